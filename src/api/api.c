@@ -9,28 +9,18 @@
 #include "base/loop.h"
 #include "store/store.h"
 
-_Static_assert(sizeof(droste_error) == sizeof(struct error), "struct error is the public one");
+_Static_assert(sizeof((struct error *)0)->text == DROSTE_ERROR_SIZE, "as the public one has");
 _Static_assert((int)DROSTE_ERROR_STORE == (int)ERROR_STORE &&
                    (int)DROSTE_ERROR_MODEL_REPLAY == (int)ERROR_MODEL_REPLAY &&
                    (int)DROSTE_ERROR_BUDGET_RECORD == (int)ERROR_BUDGET_RECORD,
     "enum error_code has the public codes");
 
-struct error *api_error_or(droste_error *failure, struct error *other)
+struct error *api_error_or(struct error *err, struct error *other)
 {
-    if (!failure)
+    if (!err)
         return other;
-    *failure = (droste_error){ 0 };
-    return (struct error *)(void *)failure;
-}
-
-int api_fail(droste_error *out, const struct error *err, int rc)
-{
-    if (out) {
-        out->code = (int)err->code;
-        out->sys = err->sys;
-        memcpy(out->text, err->text, sizeof out->text);
-    }
-    return rc;
+    *err = (struct error){ 0 };
+    return err;
 }
 
 /* ---- waiting ---- */

@@ -103,13 +103,10 @@ struct droste {
     void *on_interrupt_arg;
 };
 
-/* The caller's error, cleared, in the library's type, which has the same layout (api.c); one that
- * lasts until the end of the block if the caller has passed NULL. */
-#define api_error(failure) api_error_or((failure), &(struct error){ 0 })
-struct error *api_error_or(droste_error *failure, struct error *other);
-
-/* Copies an error to the caller's, which may be NULL. Returns rc. */
-int api_fail(droste_error *out, const struct error *err, int rc);
+/* The caller's error, cleared; one that lasts until the end of the block if the caller has passed
+ * NULL. */
+#define api_error(err) api_error_or((err), &(struct error){ 0 })
+struct error *api_error_or(struct error *err, struct error *other);
 
 /* Begins to run the loop. ERROR_ARGUMENT from within a callback, which may not wait. */
 int api_enter(droste *d, struct error *err);

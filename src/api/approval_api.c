@@ -69,9 +69,9 @@ int droste_record_approval(
 }
 
 int droste_record_answer(droste_record *record, int64_t id, const char *json, size_t len,
-    const char *by, droste_error *failure)
+    const char *by, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     const droste_value result = { json, len };
     int rc = json_check(json, len, &json_limits_large, err);
     return rc < 0 ? error_wrap(err, "the result")

@@ -54,18 +54,18 @@ static void chat_finished(void *arg, const struct error *why)
 
 int droste_chat_finish(droste_chat *c, droste_error *err)
 {
+    err = api_error(err);
     struct chat_end end = { 0 };
     if (!c->last || !c->last->run || !rlm_finish(c->last->run, chat_finished, &end))
         return 0;
     c->d->finishing = c->last->run;
-    struct error why = { 0 };
-    int rc = api_wait(c->d, &end.done, &why);
+    int rc = api_wait(c->d, &end.done, err);
     c->d->finishing = NULL;
     if (rc < 0)
         rlm_finish_cancel(c->last->run); /* `end` does not outlive this call */
     else
-        why = end.why;
-    return api_fail(err, &why, -(int)why.code);
+        *err = end.why;
+    return -(int)err->code;
 }
 
 static int open_chat(droste *d, droste_chat **out, struct error *err)
@@ -137,9 +137,9 @@ static int chat_ask(droste_chat *c, droste_request *q, droste_result **out, stru
 }
 
 int droste_chat_ask(droste_chat *c, const char *question, const char *context, droste_event_fn *fn,
-    void *arg, droste_result **out, droste_error *failure)
+    void *arg, droste_result **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
     return chat_ask(c, &q, out, err);
 }
@@ -255,9 +255,9 @@ static int chat_api_take_settings(droste_chat *c, const char *run, struct error 
     return rc < 0 ? rc : chat_api_overlay(c, err);
 }
 
-int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *failure)
+int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_chat *c = NULL;
     int rc = open_chat(d, &c, err);
     if (rc == 0)
@@ -273,9 +273,9 @@ int droste_chat_continue(droste *d, const char *run, droste_chat **out, droste_e
 
 /* ---- runs that may be part of a conversation ---- */
 
-int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *failure)
+int droste_start(droste *d, const droste_request *q, droste_running **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct run_link link = { 0 };
     droste_running *r = NULL;
     int rc = q->done ? 0 : error_set(err, ERROR_ARGUMENT, "a run needs a callback for its end");
@@ -323,16 +323,16 @@ static int chat_resume(droste *d, droste_request *q, droste_result **out, struct
 }
 
 int droste_resume(droste *d, const char *run, droste_event_fn *fn, void *arg, droste_result **out,
-    droste_error *failure)
+    droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_request q = { .resume = run, .event = fn, .arg = arg };
     return chat_resume(d, &q, out, err);
 }
 
-int droste_ask(droste *d, const droste_request *request, droste_result **out, droste_error *failure)
+int droste_ask(droste *d, const droste_request *request, droste_result **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_request q = *request;
     int rc;
     if (q.chat)

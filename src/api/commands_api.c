@@ -84,11 +84,9 @@ static void commands_api_answered(
     struct command_waiter *w = arg, waiter = *w;
     struct command_list list = { 0 };
     struct error why = failure ? *failure : (struct error){ 0 };
-    droste_error error = { 0 };
     free(w);
     if (failure || commands_api_list(answer, &list, &why) < 0) {
-        api_fail(&error, &why, -1);
-        waiter.fn(waiter.arg, NULL, &error);
+        waiter.fn(waiter.arg, NULL, &why);
         free(list.commands);
         free(list.words);
         return;
@@ -155,8 +153,7 @@ static int commands_api_start(droste_session *s, const droste_command_request *r
 int droste_command_start(droste_session *s, const droste_command_request *request,
     droste_command_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, commands_api_start(s, request, fn, arg, &why));
+    return commands_api_start(s, request, fn, arg, api_error(err));
 }
 
 /* ---- waiting ---- */
@@ -291,7 +288,7 @@ static void commands_run_step(struct command_run *run)
 int droste_command_run(droste_session *s, const droste_command_request *start,
     droste_command_output_fn *fn, void *arg, droste_command_reply *end, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct command_run run = { .session = s,
         .input = start->data,
         .len = start->len,
@@ -301,15 +298,15 @@ int droste_command_run(droste_session *s, const droste_command_request *start,
         .timeout_ms = start->timeout_ms };
     droste_command_request r = *start;
     if (s->d->waits)
-        return api_fail(err, &why, api_enter(s->d, &why));
+        return api_enter(s->d, err);
     r.op = "start";
     r.data = NULL;
     r.len = 0;
     r.flags |= start->len > 0 ? DROSTE_COMMAND_STDIN : 0;
     commands_run_ask(&run, &r, commands_run_started);
-    int rc = run.open > 0 ? api_wait(s->d, &run.done, &why) : 0;
+    int rc = run.open > 0 ? api_wait(s->d, &run.done, err) : 0;
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     *end = (droste_command_reply){
         .ended = run.ended, .status = run.status, .timed_out = run.timed_out
     };

@@ -128,9 +128,9 @@ int droste_context_reads_input(const droste *d)
     return found;
 }
 
-int droste_context_add(droste *d, const char *context, droste_error *failure)
+int droste_context_add(droste *d, const char *context, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     cleanup_free char *name = NULL;
     const char *path;
     int rc = contexts_split(context, &name, &path, err);

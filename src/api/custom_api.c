@@ -64,9 +64,9 @@ static int check_entry(
 }
 
 int droste_custom_add(droste *d, const char *name, const droste_custom_environment *environment,
-    void *arg, droste_error *failure)
+    void *arg, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     int rc = check_entry(d, name, environment, err);
     struct custom_entry *e = rc == 0 ? calloc(1, sizeof *e) : NULL;
     if (!e)

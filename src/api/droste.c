@@ -88,28 +88,27 @@ static int make_poll_fd(droste *d, struct error *err)
 
 int droste_fd(droste *d, droste_error *err)
 {
-    struct error why = { 0 };
-    int rc = d->poll_fd >= 0 ? 0 : make_poll_fd(d, &why);
+    int rc = d->poll_fd >= 0 ? 0 : make_poll_fd(d, api_error(err));
     if (rc < 0) {
         close_fd(&d->poll_fd);
         close_fd(&d->timer_fd);
-        return api_fail(err, &why, rc);
+        return rc;
     }
     return d->poll_fd;
 }
 
 int droste_turn(droste *d, int milliseconds, droste_error *err)
 {
-    struct error why = { 0 };
-    int rc = api_enter(d, &why);
+    err = api_error(err);
+    int rc = api_enter(d, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
-    rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, &why);
+        return rc;
+    rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, err);
     api_tell_sessions(d);
     api_tell_runs(d);
     d->waits = false;
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     return d->run_count < INT_MAX ? (int)d->run_count : INT_MAX;
 }
 
@@ -123,11 +122,10 @@ int droste_dispatch(droste *d, droste_error *err)
 
 int droste_every(droste *d, unsigned milliseconds, droste_tick_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
     timer_free(d->tick);
     d->tick = fn ? timer_new(d->loop, fn, arg) : NULL;
     if (fn && !d->tick)
-        return api_fail(err, &why, error_memory(&why));
+        return error_memory(api_error(err));
     if (fn)
         timer_start(d->tick, milliseconds, milliseconds);
     return 0;
@@ -179,10 +177,10 @@ static int api_set_up(droste *d, struct error *err)
 
 int droste_new(droste **out, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     droste *d = calloc(1, sizeof *d);
     if (!d)
-        return api_fail(err, &why, error_memory(&why));
+        return error_memory(err);
     d->interrupt_fd = d->poll_fd = d->timer_fd = -1;
     d->make_template = api_template_make;
     d->build_packages = api_packages_build;
@@ -191,10 +189,10 @@ int droste_new(droste **out, droste_error *err)
     TAILQ_INIT(&d->answered);
     TAILQ_INIT(&d->runs);
     TAILQ_INIT(&d->ended);
-    int rc = api_set_up(d, &why);
+    int rc = api_set_up(d, err);
     if (rc < 0) {
         droste_free(d);
-        return api_fail(err, &why, rc);
+        return rc;
     }
     *out = d;
     return 0;
@@ -248,13 +246,12 @@ void droste_free(droste *d)
 
 int droste_set(droste *d, const char *option, const char *value, droste_error *err)
 {
-    struct error why = { 0 };
     char source[80];
     snprintf(source, sizeof source, "--%s", option);
-    int rc = settings_set(&d->settings, option, value, source, &why);
+    int rc = settings_set(&d->settings, option, value, source, api_error(err));
     if (rc == 0)
         d->set_by_program[settings_index(option)] = true;
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 const char *droste_get(droste *d, const char *option)
@@ -269,17 +266,17 @@ int droste_get_number(droste *d, const char *option, double *value)
 
 int droste_configure(droste *d, const char *path, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     cleanup_free char *home = NULL;
     cleanup_buf struct buf file = { 0 };
-    int rc = settings_from_environment(&d->settings, &why);
+    int rc = settings_from_environment(&d->settings, err);
     if (rc == 0 && !path && file_config_home(&home, NULL) == 0) {
         buf_printf(&file, "%s/config.ini", home);
-        rc = settings_from_file(&d->settings, buf_text(&file), true, &why);
+        rc = settings_from_file(&d->settings, buf_text(&file), true, err);
     } else if (rc == 0 && path) {
-        rc = settings_from_file(&d->settings, path, false, &why);
+        rc = settings_from_file(&d->settings, path, false, err);
     }
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 /* ---- what the settings name ---- */

@@ -104,9 +104,9 @@ static int environment_open_features(
 }
 
 int droste_environment_features(
-    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *failure)
+    droste *d, const char *name, droste_feature_fn *fn, void *arg, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     if (!name)
         name = d->settings.env ? d->settings.env : "local";
     const struct environment_kind *kind = environment_named(name);
@@ -137,12 +137,12 @@ static void environment_take_collected(void *arg, unsigned removed, const struct
         (struct environment_collection){ .done = true, .removed = removed, .why = *why };
 }
 
-int droste_environment_collect(droste *d, int *removed, droste_error *failure)
+int droste_environment_collect(droste *d, int *removed, droste_error *err)
 {
+    err = api_error(err);
     struct environment_collection result = { 0 };
     struct settings *s = &d->settings;
     struct environment *env;
-    struct error *err = api_error(failure);
     *removed = -1;
     int rc = settings_is_set(s, "env") ? 0 : settings_set(s, "env", "docker", "droste env gc", err);
     if (rc == 0)
@@ -165,9 +165,9 @@ int droste_environment_collect(droste *d, int *removed, droste_error *failure)
 
 /* ---- what the settings name ---- */
 
-const char *droste_python(droste *d, droste_error *failure)
+const char *droste_python(droste *d, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     char *path = NULL;
     int rc = interpreter_find(d->settings.python, &path, err);
     if (rc < 0)
@@ -176,10 +176,10 @@ const char *droste_python(droste *d, droste_error *failure)
     return d->python = path;
 }
 
-int droste_check(droste *d, droste_error *failure)
+int droste_check(droste *d, droste_error *err)
 {
+    err = api_error(err);
     struct environment *env;
-    struct error *err = api_error(failure);
     const struct settings *s = &d->settings;
     int rc = s->repo_url ? repository_check(s->repo_url, s->repo_ref, err) : 0;
     if (rc == 0)

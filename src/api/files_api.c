@@ -85,15 +85,13 @@ static void files_api_answered(
     struct error why = { 0 };
     droste_file_entry *entries = NULL;
     droste_file_reply reply = { 0 };
-    droste_error error = { 0 };
     free(w);
     if (failure)
         why = *failure;
     else if (answer->lists && files_api_entries(answer, &entries, &reply.count, &why) == 0)
         reply.entries = entries;
     if (why.code != ERROR_NONE) {
-        api_fail(&error, &why, -1);
-        waiter.fn(waiter.arg, NULL, &error);
+        waiter.fn(waiter.arg, NULL, &why);
         return;
     }
     reply.handle = answer->handle;

@@ -144,17 +144,13 @@ static void forward_api_tell(
 
 static void forward_api_end(void *arg, const struct forward_end *end)
 {
-    droste_error err = { 0 };
-    bool failed = end->error.code != ERROR_NONE;
-    if (failed)
-        api_fail(&err, &end->error, -1);
-    droste_forward_end told = { .error = failed ? &err : NULL,
+    droste_forward_end shown = { .error = end->error.code != ERROR_NONE ? &end->error : NULL,
         .status = (int)end->status,
         .body = end->body,
         .len = end->len,
         .retry_after = end->retry_after,
         .cost = end->cost };
-    forward_api_tell(arg, &told, &end->usage);
+    forward_api_tell(arg, &shown, &end->usage);
 }
 
 static int forward_api_start(
@@ -191,9 +187,9 @@ static int forward_api_start(
 }
 
 int droste_forward_start(
-    droste *d, const droste_forward_request *request, droste_forward **out, droste_error *failure)
+    droste *d, const droste_forward_request *request, droste_forward **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     int rc = forward_api_start(d, request, out, err);
     return rc < 0 ? rc : 0;
 }

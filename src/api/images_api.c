@@ -34,33 +34,30 @@ static int images_api_show(void *arg, const struct image_facts *facts, struct er
 int droste_image_visit(
     droste *d, const char *image, droste_image_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
     struct images_showing s = { fn, arg };
     (void)d;
-    int rc = image_visit(image, images_api_show, &s, &why);
-    return api_fail(err, &why, rc == -(int)ERROR_CANCELLED ? 0 : rc);
+    int rc = image_visit(image, images_api_show, &s, api_error(err));
+    return rc == -(int)ERROR_CANCELLED ? 0 : rc;
 }
 
 int droste_image_pull(
     droste *d, const char *name, droste_image_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct image *image = NULL;
     api_forget_interrupt(d);
     const struct image_request request = { name, IMAGE_FETCH_ALWAYS, d->interrupt_fd };
-    int rc = image_open(&request, &image, &why);
+    int rc = image_open(&request, &image, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     cleanup_buf struct buf id = { 0 };
     buf_puts(&id, image_id(image));
     image_close(image); /* or it would be in use */
-    return buf_failed(&id) ? api_fail(err, &why, error_memory(&why))
-                           : droste_image_visit(d, buf_text(&id), fn, arg, err);
+    return buf_failed(&id) ? error_memory(err) : droste_image_visit(d, buf_text(&id), fn, arg, err);
 }
 
 int droste_image_remove(droste *d, const char *image, droste_error *err)
 {
-    struct error why = { 0 };
     (void)d;
-    return api_fail(err, &why, image_remove(image, &why));
+    return image_remove(image, api_error(err));
 }

@@ -17,8 +17,7 @@ void droste_network_answer(droste_network_request *request, int allow, const cha
 
 int droste_network_covers(const char *rule, const char *asked, droste_error *err)
 {
-    struct error why = { 0 };
     bool covers = false;
-    int rc = egress_rule_covers(rule, asked, &covers, &why);
-    return rc < 0 ? api_fail(err, &why, rc) : covers;
+    int rc = egress_rule_covers(rule, asked, &covers, api_error(err));
+    return rc < 0 ? rc : covers;
 }

@@ -8,17 +8,16 @@
 
 int droste_packages_build(droste *d, int again, const char **path, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     const struct package_set *set = NULL;
     api_forget_interrupt(d);
     if (!api_packages_are_wanted(&d->settings))
-        return api_fail(err, &why,
-            error_set(
-                &why, ERROR_ARGUMENT, "name what to build with --packages or --requirements"));
-    int rc = api_packages_set(d, &d->settings, again, &set, &why);
+        return error_set(
+            err, ERROR_ARGUMENT, "name what to build with --packages or --requirements");
+    int rc = api_packages_set(d, &d->settings, again, &set, err);
     if (rc == 0 && path)
         *path = package_set_site(set);
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 struct packages_listing {
@@ -44,28 +43,28 @@ static int packages_api_show(void *arg, const struct package_set_facts *facts, s
 
 int droste_packages_list(droste *d, droste_packages_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct package_cache *cache = NULL;
     struct packages_listing l = { fn, arg };
-    int rc = package_cache_open(&cache, &why);
+    int rc = package_cache_open(&cache, err);
     if (rc == 0)
-        rc = package_cache_list(cache, packages_api_show, &l, &why);
+        rc = package_cache_list(cache, packages_api_show, &l, err);
     package_cache_close(cache);
-    return api_fail(err, &why, rc == -(int)ERROR_CANCELLED ? 0 : rc);
+    return rc == -(int)ERROR_CANCELLED ? 0 : rc;
 }
 
 int droste_packages_remove(droste *d, const char *id, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct package_cache *cache = NULL;
     api_forget_interrupt(d);
-    int rc = package_cache_open(&cache, &why);
+    int rc = package_cache_open(&cache, err);
     if (rc == 0)
-        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, &why);
+        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, err);
     if (rc == 0)
-        rc = package_cache_remove(cache, id, &why);
+        rc = package_cache_remove(cache, id, err);
     package_cache_close(cache);
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 struct packages_old {
@@ -87,22 +86,22 @@ static int packages_api_find_old(
 int droste_packages_gc(
     droste *d, double seconds, unsigned *count, unsigned long long *bytes, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct package_cache *cache = NULL;
     struct packages_old old = { .before = time(NULL) - (int64_t)seconds };
     api_forget_interrupt(d);
-    int rc = package_cache_open(&cache, &why);
+    int rc = package_cache_open(&cache, err);
     if (rc == 0)
-        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, &why);
+        rc = package_cache_lock(cache, api_packages_cancelled, NULL, &d->interrupt_fd, err);
     if (rc == 0)
-        rc = package_cache_list(cache, packages_api_find_old, &old, &why);
+        rc = package_cache_list(cache, packages_api_find_old, &old, err);
     for (size_t i = 0; rc == 0 && i < old.ids.count; i++)
-        rc = package_cache_remove(cache, old.ids.items[i], &why);
+        rc = package_cache_remove(cache, old.ids.items[i], err);
     if (count)
         *count = (unsigned)old.ids.count;
     if (bytes)
         *bytes = old.bytes;
     list_clear(&old.ids);
     package_cache_close(cache);
-    return api_fail(err, &why, rc);
+    return rc;
 }

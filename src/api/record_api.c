@@ -11,10 +11,10 @@
 #include "rlm/parse.h"
 #include "store/log.h"
 
-const char *droste_record_path(droste *d, droste_error *failure)
+const char *droste_record_path(droste *d, droste_error *err)
 {
+    err = api_error(err);
     cleanup_free char *home = NULL;
-    struct error *err = api_error(failure);
     struct buf path = { 0 };
     const char *configured = d->settings.database;
     int rc = configured ? 0 : file_data_home(&home, err);
@@ -72,9 +72,9 @@ static bool api_runs(const droste *d, const char *run)
 }
 
 int droste_record_import(
-    droste *d, const char *run, const void *data, size_t len, droste_error *failure)
+    droste *d, const char *run, const void *data, size_t len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct store *store = NULL;
     int rc = api_store(d, &store, err);
     if (rc == 0 && !store)
@@ -153,9 +153,9 @@ static int record_take_piece(void *arg, const char *data, size_t len, struct err
 }
 
 int droste_record_read(droste_record *record, const droste_value *value, size_t max,
-    droste_piece_fn *fn, void *arg, droste_error *failure)
+    droste_piece_fn *fn, void *arg, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct record_reading reading = { .fn = fn, .arg = arg };
     int rc = store_value_read(record_store(record), value, max, record_take_piece, &reading, err);
     return reading.ended ? 0 : rc;
@@ -175,17 +175,17 @@ int droste_reply_next_code(
 /* ---- removing ---- */
 
 int droste_record_remove(
-    droste_record *record, const char *run, droste_record_freed *freed, droste_error *failure)
+    droste_record *record, const char *run, droste_record_freed *freed, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     *freed = (droste_record_freed){ 0 };
     return store_run_remove(record_store(record), run, freed, err);
 }
 
 int droste_record_collect(droste_record *record, const droste_record_keep *keep,
-    droste_record_freed *freed, droste_error *failure)
+    droste_record_freed *freed, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     *freed = (droste_record_freed){ 0 };
     return store_collect(record_store(record), keep, freed, err);
 }

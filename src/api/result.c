@@ -432,7 +432,7 @@ const char *droste_result_answer(const droste_result *r, size_t *len)
 
 void droste_result_error(const droste_result *r, droste_error *err)
 {
-    api_fail(err, &r->error, 0);
+    *err = r->error;
 }
 
 double droste_result_seconds(const droste_result *r)
@@ -451,7 +451,7 @@ int droste_result_artifact(const droste_result *r, size_t index, droste_artifact
 
 size_t droste_result_artifacts_error(const droste_result *r, droste_error *err)
 {
-    api_fail(err, &r->artifacts.error, 0);
+    *api_error(err) = r->artifacts.error;
     return r->artifacts.left_out;
 }
 

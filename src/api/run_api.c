@@ -380,9 +380,9 @@ int api_run(droste *d, droste_request *q, const struct run_link *link, droste_ru
 }
 
 int droste_run(droste *d, const char *question, const char *context, droste_event_fn *fn, void *arg,
-    droste_result **out, droste_error *failure)
+    droste_result **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_request q = { .question = question, .context = context, .event = fn, .arg = arg };
     return api_run(d, &q, NULL, NULL, out, err);
 }

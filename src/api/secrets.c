@@ -188,9 +188,9 @@ int api_add_secrets(
     return 0;
 }
 
-int droste_secret(droste *d, const char *name, const char *value, size_t len, droste_error *failure)
+int droste_secret(droste *d, const char *name, const char *value, size_t len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     cleanup_free char *source = name ? text_printf("=%s", name) : NULL;
     if (!name || !value || !text_is_identifier(name))
         return error_set(err, ERROR_ARGUMENT, "a secret has the name of a variable, and a value");

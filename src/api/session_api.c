@@ -313,20 +313,19 @@ static int start_session(
 int droste_session_start(
     droste *d, const char *const *settings, droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
     struct session_start start = { .words = settings };
-    return api_fail(err, &why, start_session(d, &start, out, &why));
+    return start_session(d, &start, out, api_error(err));
 }
 
 int droste_session_start_from(
     droste_template *t, const char *const *settings, droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct session_start start = { .words = settings };
     if (!t->image)
-        return api_fail(err, &why, error_set(&why, ERROR_ARGUMENT, "the template was not made"));
+        return error_set(err, ERROR_ARGUMENT, "the template was not made");
     start.template = template_hold(t->image);
-    return api_fail(err, &why, start_session(t->d, &start, out, &why));
+    return start_session(t->d, &start, out, err);
 }
 
 static int session_api_open_session(
@@ -348,9 +347,8 @@ static int session_api_open_session(
 static int session_api_open_use(droste *d, enum session_use use, struct workspace *workspace,
     droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
     struct session_start start = { .use = use, .workspace = workspace };
-    return api_fail(err, &why, session_api_open_session(d, &start, out, &why));
+    return session_api_open_session(d, &start, out, api_error(err));
 }
 
 int api_session_open_with(
@@ -485,33 +483,30 @@ static int start_fork(
 
 int droste_session_fork_start(droste_session *s, droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, start_fork(s, 0, out, &why));
+    return start_fork(s, 0, out, api_error(err));
 }
 
 int droste_session_at_start(
     droste_session *s, unsigned checkpoint, droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     if (checkpoint == 0)
-        return api_fail(
-            err, &why, error_set(&why, ERROR_NOT_FOUND, "checkpoints have numbers from 1"));
-    return api_fail(err, &why, start_fork(s, checkpoint, out, &why));
+        return error_set(err, ERROR_NOT_FOUND, "checkpoints have numbers from 1");
+    return start_fork(s, checkpoint, out, err);
 }
 
 /* Waits for a fork that was started with result rc. */
 static int finish_fork(
     droste_session *s, int rc, droste_session *fork, droste_session **out, droste_error *err)
 {
-    struct error why = { 0 };
     if (rc < 0)
         return rc;
-    rc = session_api_finish(s, 0, NULL, &why);
+    rc = session_api_finish(s, 0, NULL, api_error(err));
     if (rc < 0)
         droste_session_close(fork);
     else
         *out = fork;
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 int droste_session_fork(droste_session *s, droste_session **out, droste_error *err)
@@ -558,22 +553,21 @@ void droste_session_interrupt(droste_session *s)
 
 int droste_session_pause(droste_session *s, int on, droste_error *err)
 {
-    struct error why = { 0 };
-    int rc = s->session ? session_pause(s->session, on, &why)
-                        : error_set(&why, ERROR_ARGUMENT, "the session is not open yet");
-    return api_fail(err, &why, rc);
+    err = api_error(err);
+    int rc = s->session ? session_pause(s->session, on, err)
+                        : error_set(err, ERROR_ARGUMENT, "the session is not open yet");
+    return rc;
 }
 
 int droste_session_usage(const droste_session *s, droste_usage *out, droste_error *err)
 {
-    struct error why = { 0 };
     struct sandbox_figures now = { 0 };
     int rc = s->session && session_figures(s->session, &now)
                  ? 0
-                 : error_set(&why, ERROR_UNSUPPORTED,
+                 : error_set(api_error(err), ERROR_UNSUPPORTED,
                        "what the sandbox uses is not known: it must be a local one, and live");
     *out = (droste_usage){ now.cpu_seconds, now.memory, now.files, now.files_limit };
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 int droste_session_is_alive(const droste_session *s)
@@ -620,45 +614,44 @@ static int offer(droste_session *s, struct buf *json, struct error *err)
 int droste_session_tool_add(droste_session *s, const char *name, const char *description,
     const char *parameters, droste_tool_fn *fn, void *arg, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct buf json = { 0 };
-    int rc = tool_api_add(s->tools, name, description, parameters, true, fn, arg, &why);
+    int rc = tool_api_add(s->tools, name, description, parameters, true, fn, arg, err);
     if (rc < 0)
-        return api_fail(err, &why, rc);
+        return rc;
     buf_puts(&json, "{\"tools\":[");
     tools_describe(tools_find(s->tools, name), &json);
     buf_puts(&json, "]}");
-    rc = offer(s, &json, &why);
+    rc = offer(s, &json, err);
     if (rc < 0)
         tools_remove(s->tools, name);
-    return api_fail(err, &why, rc);
+    return rc;
 }
 
 int droste_session_tool_remove(droste_session *s, const char *name, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct buf json = { 0 };
     if (!tools_remove(s->tools, name))
-        return api_fail(
-            err, &why, error_set(&why, ERROR_NOT_FOUND, "the session has no tool '%.64s'", name));
+        return error_set(err, ERROR_NOT_FOUND, "the session has no tool '%.64s'", name);
     buf_printf(&json, "{\"gone\":[\"%s\"]}", name);
-    int rc = offer(s, &json, &why);
-    return api_fail(err, &why, rc);
+    int rc = offer(s, &json, err);
+    return rc;
 }
 
 int droste_session_expect(droste_session *s, const char *schema, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     struct schema *answer = NULL;
-    int rc = schema ? schema_parse(schema, strlen(schema), &answer, &why) : 0;
+    int rc = schema ? schema_parse(schema, strlen(schema), &answer, err) : 0;
     if (rc < 0)
-        return api_fail(err, &why, error_wrap(&why, "the schema of the answer"));
+        return error_wrap(err, "the schema of the answer");
     if (!s->session) {
         schema_drop(s->parts.answer);
         s->options.answer = s->parts.answer = answer;
         return 0;
     }
-    rc = session_expect(s->session, answer, &why);
+    rc = session_expect(s->session, answer, err);
     schema_drop(answer);
-    return api_fail(err, &why, rc);
+    return rc;
 }

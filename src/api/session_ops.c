@@ -173,10 +173,8 @@ void api_tell_sessions(droste *d)
     droste_session *s;
     while ((s = TAILQ_FIRST(&d->answered))) {
         droste_error error = { 0 };
-        struct error why = { 0 };
         droste_result *result = NULL;
-        int rc = session_ops_take(s, &result, &why);
-        api_fail(&error, &why, rc);
+        int rc = session_ops_take(s, &result, &error);
         s->on_done(s->on_done_arg, s, result, rc < 0 ? &error : NULL);
     }
 }
@@ -197,10 +195,9 @@ static int session_ops_wait_for(droste_session *s, int ms, droste_result **out, 
     return rc != 0 ? rc : session_ops_take(s, out, err);
 }
 
-int droste_session_wait(
-    droste_session *s, int milliseconds, droste_result **out, droste_error *failure)
+int droste_session_wait(droste_session *s, int milliseconds, droste_result **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     return session_ops_wait_for(s, milliseconds, out, err);
 }
 
@@ -263,9 +260,9 @@ static void script_put_directory(const char *file, struct buf *out)
 }
 
 int droste_session_script(
-    droste_session *s, const char *file, const char *const *argv, droste_error *failure)
+    droste_session *s, const char *file, const char *const *argv, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     cleanup_buf struct buf out = { 0 };
     bool fine = !file || text_is_utf8(file, strlen(file), NULL);
     for (size_t i = 0; argv[i] && fine; i++)
@@ -322,9 +319,9 @@ int droste_session_exec_start(
 }
 
 int droste_session_exec(droste_session *s, const char *code, size_t len, int flags,
-    droste_result **out, droste_error *failure)
+    droste_result **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     api_forget_interrupt(s->d);
     int rc = start_cell(s, code, len, flags, -1, err);
     return session_api_finish(s, rc, out, err);
@@ -363,9 +360,9 @@ int droste_session_checkpoint_start(droste_session *s, unsigned *id, droste_erro
     return start_checkpoint(s, id, api_error(err));
 }
 
-int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *failure)
+int droste_session_checkpoint(droste_session *s, unsigned *id, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     api_forget_interrupt(s->d);
     return session_api_finish(s, start_checkpoint(s, id, err), NULL, err);
 }
@@ -382,9 +379,9 @@ int droste_session_rollback_start(droste_session *s, unsigned id, droste_error *
     return start_rollback(s, id, api_error(err));
 }
 
-int droste_session_rollback(droste_session *s, unsigned id, droste_error *failure)
+int droste_session_rollback(droste_session *s, unsigned id, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     api_forget_interrupt(s->d);
     return session_api_finish(s, start_rollback(s, id, err), NULL, err);
 }
@@ -408,9 +405,9 @@ size_t droste_session_checkpoints(const droste_session *s, droste_checkpoint *ou
     return count;
 }
 
-int droste_session_forget(droste_session *s, unsigned id, droste_error *failure)
+int droste_session_forget(droste_session *s, unsigned id, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     return s->session ? session_forget(s->session, id, err)
                       : error_set(err, ERROR_ARGUMENT, "the session did not open");
 }
@@ -469,9 +466,9 @@ int droste_session_finish_start(droste_session *s)
     return s->operation == OPERATION_FINISH;
 }
 
-int droste_session_finish(droste_session *s, droste_error *failure)
+int droste_session_finish(droste_session *s, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     start_finish(s);
     if (s->operation != OPERATION_FINISH)
         return 0;
@@ -516,9 +513,9 @@ int droste_session_set_start(droste_session *s, const char *name, const char *ki
 }
 
 int droste_session_set_pieces_start(droste_session *s, const char *name, const char *kind,
-    const droste_piece *pieces, size_t count, droste_error *failure)
+    const droste_piece *pieces, size_t count, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct context *context = NULL;
     enum value_kind value;
     cleanup_free struct session_part *own = calloc(count + 1, sizeof *own);
@@ -533,9 +530,9 @@ int droste_session_set_pieces_start(droste_session *s, const char *name, const c
 }
 
 int droste_session_set(droste_session *s, const char *name, const char *kind, const void *data,
-    size_t len, droste_error *failure)
+    size_t len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     int rc = start_set(s, name, kind, data, len, err);
     return session_api_finish(s, rc, NULL, err);
 }
@@ -549,9 +546,9 @@ int droste_session_load(
 }
 
 int droste_session_load_start(
-    droste_session *s, const char *name, const char *kind, const char *path, droste_error *failure)
+    droste_session *s, const char *name, const char *kind, const char *path, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct context *context = NULL;
     free(steal(&s->notice));
     int rc = api_context_load(s->d, &s->settings, path, kind, &context, err);
@@ -578,9 +575,9 @@ static int add_notice(droste_session *s, const struct context *context, struct e
     return s->notice ? 0 : error_memory(err);
 }
 
-int droste_session_load_contexts(droste_session *s, droste_error *failure)
+int droste_session_load_contexts(droste_session *s, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct contexts all = { 0 };
     free(steal(&s->notice));
     int rc = api_contexts_load(s->d, &s->settings, &all, err);

@@ -18,19 +18,18 @@ static int template_api_start(droste_session *s, droste_template **out, struct e
 
 int droste_session_template_start(droste_session *s, droste_template **out, droste_error *err)
 {
-    struct error why = { 0 };
-    return api_fail(err, &why, template_api_start(s, out, &why));
+    return template_api_start(s, out, api_error(err));
 }
 
 int droste_session_template(droste_session *s, droste_template **out, droste_error *err)
 {
-    struct error why = { 0 };
+    err = api_error(err);
     droste_template *t = NULL;
     api_forget_interrupt(s->d);
-    int rc = session_api_finish(s, template_api_start(s, &t, &why), NULL, &why);
+    int rc = session_api_finish(s, template_api_start(s, &t, err), NULL, err);
     if (rc < 0)
         droste_template_free(t);
     else
         *out = t;
-    return api_fail(err, &why, rc);
+    return rc;
 }

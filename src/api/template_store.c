@@ -93,6 +93,7 @@ int api_template_make(droste *d, const char *name, const struct recipe *r, const
 
 int droste_template_make(droste *d, droste_error *err)
 {
+    err = api_error(err);
     struct settings s = { 0 };
     struct template *image = NULL;
     api_forget_interrupt(d);
@@ -103,7 +104,7 @@ int droste_template_make(droste *d, droste_error *err)
         rc = api_template_image(d, &s, &image, err);
     template_drop(image);
     settings_free(&s);
-    return api_fail(err, err, rc);
+    return rc;
 }
 
 /* The settings that the program has set, as a JSON object. */
@@ -147,6 +148,7 @@ static int template_store_try(
 int droste_template_create(
     droste *d, const char *name, const char *const *cells, int flags, droste_error *err)
 {
+    err = api_error(err);
     struct recipe r = { 0 };
     cleanup_buf struct buf settings = { 0 }, text = { 0 };
     bool replace = flags & DROSTE_TEMPLATE_REPLACE;
@@ -162,16 +164,16 @@ int droste_template_create(
     recipe_free(&r);
     if (rc == 0)
         rc = recipe_write(name, &text, replace, err);
-    return api_fail(err, err, rc);
+    return rc;
 }
 
 const char *droste_template_read(droste *d, const char *name, size_t *len, droste_error *err)
 {
+    err = api_error(err);
     struct recipe r = { 0 };
     buf_clear(&d->recipe);
     int rc = recipe_read(name, &r, &d->recipe, err);
     recipe_free(&r);
-    api_fail(err, err, rc);
     if (rc < 0)
         return NULL;
     if (len)
@@ -181,15 +183,16 @@ const char *droste_template_read(droste *d, const char *name, size_t *len, drost
 
 int droste_template_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err)
 {
+    err = api_error(err);
     struct list names = { 0 };
     int rc = recipe_names(&names, err);
     for (size_t i = 0; rc == 0 && i < names.count && fn(arg, names.items[i]) == 0; i++)
         continue;
     list_clear(&names);
-    return api_fail(err, err, rc);
+    return rc;
 }
 
 int droste_template_remove(droste *d, const char *name, droste_error *err)
 {
-    return api_fail(err, err, recipe_remove(name, err));
+    return recipe_remove(name, api_error(err));
 }

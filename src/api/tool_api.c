@@ -67,9 +67,9 @@ static void tool_api_tell_outcome(struct post *post)
 }
 
 static int post_outcome(droste *d, droste_tool_call *call, const char *type, const char *text,
-    size_t len, droste_error *failure)
+    size_t len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct outcome *o = calloc(1, sizeof *o + len + 1);
     char *kind = type ? strdup(type) : NULL;
     if (!o || (type && !kind)) {
@@ -126,9 +126,9 @@ int tool_api_add(struct tools *tools, const char *name, const char *description,
 }
 
 int droste_tool_add(droste *d, const char *name, const char *description, const char *parameters,
-    droste_tool_fn *fn, void *arg, droste_error *failure)
+    droste_tool_fn *fn, void *arg, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     int rc = own_tools(d, err);
     if (rc == 0)
         rc = tool_api_add(d->tools, name, description, parameters, false, fn, arg, err);
@@ -146,9 +146,9 @@ int droste_tool_data(
 /* Two containers of one value can differ, for example in the order of a set; its JSON form is what
  * identifies it for a resumed run. */
 int droste_tool_data_values(droste *d, const char *name, const char *json, size_t len,
-    const void *values, size_t values_len, droste_error *failure)
+    const void *values, size_t values_len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     const struct session_datum datum = { name, values ? values : json, values ? values_len : len,
         values != NULL };
     int rc = own_tools(d, err);
@@ -161,10 +161,9 @@ int droste_tool_data_values(droste *d, const char *name, const char *json, size_
     return rc;
 }
 
-int droste_tool_source(
-    droste *d, const char *name, const char *code, size_t len, droste_error *failure)
+int droste_tool_source(droste *d, const char *name, const char *code, size_t len, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     int rc = own_tools(d, err);
     if (rc == 0)
         rc = tools_add_source(d->tools, name, code, len, err);

@@ -29,9 +29,9 @@ static int volume_refuse_remote(const droste *d, const char *what, struct error 
 
 /* ---- all of them ---- */
 
-const char *droste_volume_root(droste *d, droste_error *failure)
+const char *droste_volume_root(droste *d, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     char *root = NULL;
     int rc = api_volume_root(&d->settings, &root, err);
     if (rc < 0)
@@ -56,22 +56,22 @@ static int volume_local_root(droste *d, const char *what, char **out, struct err
                                         : api_volume_root(&d->settings, out, err);
 }
 
-int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *failure)
+int droste_volume_names(droste *d, droste_name_fn *fn, void *arg, droste_error *err)
 {
+    err = api_error(err);
     cleanup_free char *root = NULL;
     struct list names = { 0 };
-    struct error *err = api_error(failure);
     int rc = volume_local_root(d, "listing them", &root, err);
     if (rc == 0)
         rc = volume_names(root, &names, err);
     return rc < 0 ? rc : volume_tell_names(&names, fn, arg);
 }
 
-int droste_volume_create(droste *d, const char *name, droste_error *failure)
+int droste_volume_create(droste *d, const char *name, droste_error *err)
 {
+    err = api_error(err);
     cleanup_free char *root = NULL;
     struct volume_limits limits = api_volume_limits(&d->settings);
-    struct error *err = api_error(failure);
     int rc = volume_local_root(d, "create", &root, err);
     if (rc == 0)
         rc = volume_create(root, name, &limits, err);
@@ -79,20 +79,20 @@ int droste_volume_create(droste *d, const char *name, droste_error *failure)
 }
 
 int droste_volume_create_from(
-    droste *d, const char *name, const char *share, const char *commit, droste_error *failure)
+    droste *d, const char *name, const char *share, const char *commit, droste_error *err)
 {
+    err = api_error(err);
     cleanup_free char *root = NULL;
-    struct error *err = api_error(failure);
     int rc = volume_local_root(d, "commits", &root, err);
     if (rc == 0)
         rc = volume_create_from(root, name, share, commit, err);
     return rc;
 }
 
-int droste_volume_remove(droste *d, const char *name, droste_error *failure)
+int droste_volume_remove(droste *d, const char *name, droste_error *err)
 {
+    err = api_error(err);
     cleanup_free char *root = NULL;
-    struct error *err = api_error(failure);
     int rc = volume_local_root(d, "rm", &root, err);
     if (rc == 0)
         rc = volume_remove(root, name, err);
@@ -112,9 +112,9 @@ static int volume_open_handle(droste_volume *v, int flags, struct error *err)
 }
 
 int droste_volume_open(
-    droste *d, const char *name, int flags, droste_volume **out, droste_error *failure)
+    droste *d, const char *name, int flags, droste_volume **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     droste_volume *v = calloc(1, sizeof *v);
     if (v)
         *v = (droste_volume){ .d = d, .name = strdup(name) };
@@ -146,10 +146,10 @@ const char *droste_volume_path(const droste_volume *v)
     return v->local ? volume_path(v->local) : NULL;
 }
 
-int droste_volume_measure(const droste_volume *v, droste_volume_usage *out, droste_error *failure)
+int droste_volume_measure(const droste_volume *v, droste_volume_usage *out, droste_error *err)
 {
+    err = api_error(err);
     struct volume_usage used = { 0 };
-    struct error *err = api_error(failure);
     int rc =
         v->local ? volume_measure(v->local, &used, err) : volume_refuse_remote(v->d, "du", err);
     if (rc < 0)
@@ -176,10 +176,9 @@ static int volume_parse_limits(
     return rc;
 }
 
-int droste_volume_limit(
-    droste_volume *v, const char *size, const char *files, droste_error *failure)
+int droste_volume_limit(droste_volume *v, const char *size, const char *files, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct volume_limits limits = { 0 };
     int rc = v->local ? 0 : volume_refuse_remote(v->d, "limit", err);
     if (rc == 0) {
@@ -207,10 +206,10 @@ static int volume_tell_entry(void *arg, const droste_volume_entry *entry, struct
 }
 
 int droste_volume_list(droste_volume *v, const char *path, unsigned depth, size_t most,
-    droste_volume_entry_fn *fn, void *arg, droste_error *failure)
+    droste_volume_entry_fn *fn, void *arg, droste_error *err)
 {
+    err = api_error(err);
     struct volume_listing listing = { fn, arg, false };
-    struct error *err = api_error(failure);
     path = environment_volume_path(path);
     bool more = false;
     int rc = v->local
@@ -239,34 +238,31 @@ static int volume_with_path(
 }
 
 /* Reports the count or the error. */
-static int volume_counted(int rc, const droste_volume_count *from, droste_volume_count *to,
-    const struct error *why, droste_error *err)
+static int volume_counted(int rc, const droste_volume_count *from, droste_volume_count *to)
 {
-    if (rc < 0)
-        return api_fail(err, why, rc);
-    if (to)
+    if (rc == 0 && to)
         *to = *from;
-    return 0;
+    return rc;
 }
 
 int droste_volume_get(droste_volume *v, const char *path, const char *to,
     droste_volume_count *count, droste_error *err)
 {
+    err = api_error(err);
     droste_volume_count copied = { 0 };
     struct volume *from = NULL;
-    struct error why = { 0 };
     path = environment_volume_path(path);
-    int rc = volume_with_path(v, path, &from, &why);
+    int rc = volume_with_path(v, path, &from, err);
     if (rc == 0)
-        rc = volume_get(from, path, to, &copied, &why);
+        rc = volume_get(from, path, to, &copied, err);
     volume_release(from);
-    return volume_counted(rc, &copied, count, &why, err);
+    return volume_counted(rc, &copied, count);
 }
 
-int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *failure)
+int droste_volume_read(droste_volume *v, const char *path, int out, droste_error *err)
 {
+    err = api_error(err);
     struct volume *from = NULL;
-    struct error *err = api_error(failure);
     path = environment_volume_path(path);
     int rc = volume_with_path(v, path, &from, err);
     if (rc == 0)
@@ -295,17 +291,17 @@ static int volume_put_remote(const droste_volume *v, int source, const char *pat
 int droste_volume_put(
     droste_volume *v, int source, const char *path, droste_volume_count *count, droste_error *err)
 {
+    err = api_error(err);
     droste_volume_count copied = { 0 };
-    struct error why = { 0 };
     path = environment_volume_path(path);
-    int rc = v->local ? volume_put(v->local, source, path, &copied, &why)
-                      : volume_put_remote(v, source, path, &copied, &why);
-    return volume_counted(rc, &copied, count, &why, err);
+    int rc = v->local ? volume_put(v->local, source, path, &copied, err)
+                      : volume_put_remote(v, source, path, &copied, err);
+    return volume_counted(rc, &copied, count);
 }
 
-int droste_volume_delete(droste_volume *v, const char *path, droste_error *failure)
+int droste_volume_delete(droste_volume *v, const char *path, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     path = environment_volume_path(path);
     return v->local ? volume_remove_path(v->local, path, err)
                     : volume_refuse_remote(v->d, "rm", err);
@@ -314,20 +310,20 @@ int droste_volume_delete(droste_volume *v, const char *path, droste_error *failu
 /* ---- snapshots ---- */
 
 int droste_volume_snapshots(
-    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *failure)
+    const droste_volume *v, droste_name_fn *fn, void *arg, droste_error *err)
 {
+    err = api_error(err);
     struct list names = { 0 };
-    struct error *err = api_error(failure);
     int rc = v->local ? volume_snapshots(v->local, &names, err)
                       : volume_refuse_remote(v->d, "listing snapshots", err);
     return rc < 0 ? rc : volume_tell_names(&names, fn, arg);
 }
 
 int droste_volume_snapshot_measure(
-    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *failure)
+    const droste_volume *v, const char *name, droste_volume_usage *out, droste_error *err)
 {
+    err = api_error(err);
     struct volume_usage used = { 0 };
-    struct error *err = api_error(failure);
     int rc = v->local ? volume_snapshot_measure(v->local, name, &used, err)
                       : volume_refuse_remote(v->d, "du", err);
     if (rc < 0)
@@ -339,36 +335,36 @@ int droste_volume_snapshot_measure(
 int droste_volume_snapshot(
     droste_volume *v, const char *name, droste_volume_count *count, droste_error *err)
 {
+    err = api_error(err);
     droste_volume_count copied = { 0 };
-    struct error why = { 0 };
-    int rc = v->local ? volume_snapshot(v->local, name, &copied, &why)
-                      : volume_refuse_remote(v->d, "snapshot", &why);
-    return volume_counted(rc, &copied, count, &why, err);
+    int rc = v->local ? volume_snapshot(v->local, name, &copied, err)
+                      : volume_refuse_remote(v->d, "snapshot", err);
+    return volume_counted(rc, &copied, count);
 }
 
 int droste_volume_commit(droste_volume *v, const char *share, char commit[DROSTE_COMMIT_SIZE],
     droste_volume_count *count, droste_error *err)
 {
+    err = api_error(err);
     droste_volume_count copied = { 0 };
-    struct error why = { 0 };
-    int rc = v->local ? volume_commit(v->local, share, commit, &copied, &why)
-                      : volume_refuse_remote(v->d, "commits", &why);
-    return volume_counted(rc, &copied, count, &why, err);
+    int rc = v->local ? volume_commit(v->local, share, commit, &copied, err)
+                      : volume_refuse_remote(v->d, "commits", err);
+    return volume_counted(rc, &copied, count);
 }
 
 int droste_volume_restore(
     droste_volume *v, const char *name, droste_volume_count *count, droste_error *err)
 {
+    err = api_error(err);
     droste_volume_count copied = { 0 };
-    struct error why = { 0 };
-    int rc = v->local ? volume_restore(v->local, name, &copied, &why)
-                      : volume_refuse_remote(v->d, "restore", &why);
-    return volume_counted(rc, &copied, count, &why, err);
+    int rc = v->local ? volume_restore(v->local, name, &copied, err)
+                      : volume_refuse_remote(v->d, "restore", err);
+    return volume_counted(rc, &copied, count);
 }
 
-int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *failure)
+int droste_volume_snapshot_remove(droste_volume *v, const char *name, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     return v->local ? volume_snapshot_remove(v->local, name, err)
                     : volume_refuse_remote(v->d, "rm --snapshot", err);
 }

@@ -26,9 +26,9 @@ static int workspace_stage(droste *d, struct workspace **out, struct error *err)
     return rc;
 }
 
-int droste_workspace_stage(droste *d, droste_workspace **out, droste_error *failure)
+int droste_workspace_stage(droste *d, droste_workspace **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     *out = NULL;
     if (!d->settings.repo_url && d->settings.context_path.count == 0)
         return 0;

@@ -86,12 +86,10 @@ static void batch_end(struct batch *b)
 {
     struct loop *loop = b->d->loop;
     struct error unsaved = { 0 };
-    droste_error why = { 0 };
     if (results_sync(b->results, &unsaved) < 0 && b->failed.code == ERROR_NONE)
         b->failed = unsaved;
     batch_refresh(b);
-    api_fail(&why, &b->failed, 0);
-    b->ended(b->arg, &b->state, b->failed.code == ERROR_NONE ? NULL : &why);
+    b->ended(b->arg, &b->state, b->failed.code == ERROR_NONE ? NULL : &b->failed);
     batch_free(b);
     loop_wake(loop);
 }
@@ -394,9 +392,9 @@ struct droste_running_batch {
 
 int droste_batch_start(droste *d, const droste_batch_options *options,
     const droste_batch_host *host, droste_batch_fn *fn, droste_batch_done_fn *done, void *arg,
-    droste_running_batch **out, droste_error *failure)
+    droste_running_batch **out, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     const struct batch calls = { .fn = fn, .ended = done, .arg = arg };
     struct batch *b = NULL;
     if (!done || (host && !host->start != !host->stop))
@@ -472,9 +470,9 @@ static int batch_wait(
 }
 
 int droste_batch(droste *d, const droste_batch_options *options, droste_batch_fn *fn, void *arg,
-    droste_batch_state *end, droste_error *failure)
+    droste_batch_state *end, droste_error *err)
 {
-    struct error *err = api_error(failure);
+    err = api_error(err);
     struct batch_waiting w = { .fn = fn, .arg = arg };
     api_forget_interrupt(d);
     int rc = d->on_interrupt || d->waits

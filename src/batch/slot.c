@@ -364,17 +364,17 @@ static void slot_run_done(void *arg, droste_result *result)
 }
 
 int droste_batch_take(droste_running_batch *running, const droste_request *request,
-    const char *json, size_t len, droste_error *failure)
+    const char *json, size_t len, droste_error *err)
 {
-    struct error err = { 0 };
+    err = api_error(err);
     struct slot *s = request->arg;
     cleanup_json struct json_object *run = NULL;
     droste_result *result = NULL;
-    int rc = json_parse(json, len, &json_limits_large, &run, &err);
+    int rc = json_parse(json, len, &json_limits_large, &run, err);
     if (rc == 0)
-        rc = stored_run_read(run, &result, &err);
+        rc = stored_run_read(run, &result, err);
     if (rc < 0)
-        return api_fail(failure, &err, rc);
+        return rc;
     budget_count(&s->batch->budget, &result->spent);
     take_result(s, result);
     return 0;
