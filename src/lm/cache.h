@@ -14,7 +14,7 @@ struct cache;
 struct shared_answer {
     unsigned holders;
     struct error error;
-    struct buf text;
+    struct buf text; /* of a failure: all of a message that the error has in part, or nothing */
     char *finish;
 };
 

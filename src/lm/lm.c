@@ -189,6 +189,7 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
     struct lm *lm = leader->lm;
     struct lm_call *call, *next;
     struct shared_answer *answer = NULL;
+    const char *text = reply->message ? reply->message : reply->text;
     if (reply->error.code == ERROR_NONE)
         cache_keep(lm->cache, leader->cache_key, leader, reply);
     if (reply->error.code == ERROR_TIMEOUT)
@@ -198,7 +199,8 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
         if (call->state != CALL_FOLLOWS || call->leader != leader)
             continue;
         if (!answer)
-            answer = shared_answer_new(&reply->error, reply->text, reply->len, reply->finish);
+            answer = shared_answer_new(
+                &reply->error, text, reply->message ? strlen(text) : reply->len, reply->finish);
         if (!answer)
             return; /* without memory, the next one asks for itself */
         call_give(call, answer);
@@ -251,9 +253,21 @@ static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
     return call->attempts == 0 ? 0 : lm_price(call->lm, call->model, usage);
 }
 
+/* In the error, and in the whole message, which `message` keeps. */
+static void count_attempts(struct lm_reply *reply, struct buf *message)
+{
+    error_wrap(&reply->error, "after %u attempts", reply->attempts);
+    if (!reply->message)
+        return;
+    buf_printf(message, "after %u attempts: %s", reply->attempts, reply->message);
+    if (!buf_failed(message))
+        reply->message = message->data;
+}
+
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
 {
     struct lm *lm = call->lm;
+    cleanup_buf struct buf message = { 0 };
     bool ok = outcome->error.code == ERROR_NONE;
     struct lm_reply reply = {
         .error = outcome->error,
@@ -270,7 +284,7 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
     };
     reply.cost = cost_of(call, &reply.usage);
     if (!ok && call->attempts > 1)
-        error_wrap(&reply.error, "after %u attempts", call->attempts);
+        count_attempts(&reply, &message);
     if (call->leader == call)
         share_outcome(call, &reply);
     record_reply(lm->record, call, &reply);
@@ -285,13 +299,15 @@ static void give_now(void *arg)
 {
     struct lm_call *call = arg;
     const struct shared_answer *shared_answer = call->shared_answer;
+    const struct buf *text = &shared_answer->text;
+    bool ok = shared_answer->error.code == ERROR_NONE;
     struct lm_outcome outcome = { .error = shared_answer->error,
-        .text = buf_text(&shared_answer->text),
-        .len = shared_answer->text.len,
+        .message = ok || text->len == 0 ? NULL : text->data,
+        .text = buf_text(text),
+        .len = text->len,
         .finish = shared_answer->finish };
     call->started_ns = clock_ns();
-    if (shared_answer->error.code == ERROR_NONE &&
-        !lm_attempt_delta(call, outcome.text, outcome.len))
+    if (ok && !lm_attempt_delta(call, outcome.text, outcome.len))
         return;
     call_finish(call, &outcome, false);
 }

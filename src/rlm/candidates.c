@@ -55,8 +55,8 @@ int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
         *out = SELECT_PROGRAM;
         return 0;
     }
-    return error_set(
-        err, ERROR_ARGUMENT, "select '%.40s': use first, vote, model or callback", name);
+    return error_set(err, ERROR_ARGUMENT,
+        "select '%.40s': use first, vote, model or, in a program, a function", name);
 }
 
 /* ---- the end of candidates ---- */

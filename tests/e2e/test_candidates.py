@@ -113,7 +113,7 @@ def test_threads_leave_one_candidate(droste, serve, tmp_path):
 
 
 @pytest.mark.parametrize("flags, message", [
-    (["--select", "best"], "use first, vote, model or callback"),
+    (["--select", "best"], "use first, vote, model or, in a program, a function"),
     (["--candidates", "0"], "candidates"),
     (["--candidates", "2", "--env", "docker"], "fork"),
 ])

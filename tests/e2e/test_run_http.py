@@ -46,9 +46,21 @@ def test_a_long_message_of_a_provider_is_shown_and_recorded_whole(droste):
     errors = " ".join(result.err.split())
     assert errors.count("word2999 ") == 1 and errors.count("word0 ") == 1, errors[-300:]
     message = result.json["error"]["message"]
-    assert ": word0 word1 " in message and message.endswith("word2999 " + "*" * len(CANARY))
+    assert message.startswith("after 2 attempts: ") and ": word0 word1 " in message
+    assert message.endswith("word2999 " + "*" * len(CANARY))
     shown = droste("runs", "show", "last").out
     assert shown.count("word2999") == 2         # of the run and of its call
+
+
+def test_calls_that_share_a_failure_have_its_whole_message(droste):
+    """Only one of two identical calls is sent."""
+    words = " ".join("word%d" % n for n in range(3000))
+    with Model(("ask twice", repl("llm_query_batched(['same', 'same'])\nSUBMIT('done')")),
+               ("same", 400, words)) as model:
+        result = droste("run", "--question", "ask twice", "--json", "--deduplicate", "yes",
+                        *model.flags(), env={"OPENAI_API_KEY": CANARY})
+    answered(result, "done")
+    assert droste("runs", "show", "last").out.count("word2999") == 2
 
 
 @pytest.mark.parametrize("model, words", [
