@@ -73,7 +73,8 @@ static void a_limit_that_is_none_is_refused(void **state)
 {
     static const char *const wrong[] = { "sandboxes=0", "sandboxes=-1", "sandboxes=1.5",
         "sandboxes=", "sandboxes=1x", "sandboxes=1e10", "starts=0", "starts=nan", "starts=inf",
-        "memory=", "memory=1 G", "memory=\"", "memory=1234567890123456789012345", "life=0",
+        "memory=", "memory=1 G", "memory=\"",
+        "memory=1234567890123456789012345678901234567890123456789012345678901234", "life=0",
         "life=soon", "idle=-1s" };
     static const char *const unknown[] = { "", "sandboxes", "sandbox=1", "sandboxess=1", "=1" };
     struct key_limits limits = { 0 }, none = { 0 };
