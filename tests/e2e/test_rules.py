@@ -213,8 +213,9 @@ def test_setup_code_is_free_of_the_rules_and_cells_are_not(cell):
     ("while True: pass", 3, "the setup code failed in line 1: TimeoutError"),
     ("import os; os._exit(3)", 4, "running the setup code: the guest's process exited")])
 def test_setup_code_that_fails_is_named_and_no_cell_runs(droste, isolation, setup, status, words):
-    result = droste("exec", "--setup-code", setup, "--isolation", isolation, "--execute-timeout",
-                    "0.5", "-c", "print('ran')")
+    limits = ["--execute-timeout", "0.5", "--grace", "60"] if "while" in setup else []
+    result = droste("exec", "--setup-code", setup, "--isolation", isolation, *limits,
+                    "-c", "print('ran')")
     assert result.out == "" and words in result.complaint and result.status == status
 
 
