@@ -121,9 +121,12 @@ def test_the_doctor_tells_a_node_that_is_silent_and_a_dead_letter(cluster, tmp_p
         assert 'version="' in nodes[0].text("/metrics")
         (tmp_path / "new").mkdir()
         newcomer = Node(tmp_path / "new", nats, cluster[2], "--node", "newcomer")
-        states = {n["name"]: n["state"] for n in newcomer.ask("GET", "/v1/cluster")[1]["nodes"]}
-        assert states == {"node0": "up", "node1": "lost", "newcomer": "up"}
-        newcomer.stop()
+        try:
+            wait_until(lambda: {n["name"]: n["state"] for n in newcomer.ask(
+                "GET", "/v1/cluster")[1]["nodes"]} == {"node0": "up", "node1": "lost",
+                                                       "newcomer": "up"})
+        finally:
+            newcomer.stop()
     finally:
         nodes[1].go_on()
     wait_until(lambda: len(up(nodes[0])) == 2)
