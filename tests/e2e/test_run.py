@@ -15,8 +15,7 @@ import pytest
 
 from droste_cli import plain
 from harness import (CANARY, answered, descendants, finish, needs_root, refused, repl, still_alive,
-                     told, wait_until,
-                      write_replay)
+                     wait_until, when, write_replay)
 
 
 def sub(text, contains=None, **more):
@@ -54,7 +53,7 @@ def test_context_is_computed_over(droste, replay, tmp_path):
     (tmp_path / "c.txt").write_text("needle\n" * 7 + "hay\n" * 1000)
     result = droste("run", "--question", "How many needles?", "--json", "--context",
                     tmp_path / "c.txt",
-                    "--model", replay(told("a str of 4,049 characters",
+                    "--model", replay(when("a str of 4,049 characters",
                                            repl("SUBMIT(context.count('needle'))"))))
     answered(result, 7)
 
@@ -80,34 +79,34 @@ def test_variables_stay_over_turns(ask):
 def test_output_is_fed_back(ask):
     """The model sees what its code printed, and what the code wrote to standard error."""
     answered(ask([repl("import sys; print('seen'); print('warned', file=sys.stderr)"),
-                  told("seen\nStandard error:\nwarned", repl("SUBMIT('ok')"))]), "ok")
+                  when("seen\nStandard error:\nwarned", repl("SUBMIT('ok')"))]), "ok")
 
 
 def test_long_output_is_shortened_for_the_model(ask):
     """--max-output-chars bounds what a turn is shown; how much is missing is said."""
-    answered(ask([repl("print('x' * 5000)"), told("4001 bytes left out", repl("SUBMIT(1)"))],
+    answered(ask([repl("print('x' * 5000)"), when("4001 bytes left out", repl("SUBMIT(1)"))],
                  "--max-output-chars", "1000"), 1)
 
 
 def test_error_is_fed_back_and_mended(ask):
     """Code that raises is not an end: the model is shown the traceback and goes on."""
-    answered(ask([repl("x = 5\n1 / 0"), told("line 2, in <module>", repl("SUBMIT(x)"))]), 5)
+    answered(ask([repl("x = 5\n1 / 0"), when("line 2, in <module>", repl("SUBMIT(x)"))]), 5)
 
 
 def test_deadline_of_a_cell_is_fed_back(ask):
     """After --execute-timeout the model is told so, and the variables are there."""
-    answered(ask([repl("x = 5\nwhile True: pass"), told("longer than 1 s", repl("SUBMIT(x)"))],
+    answered(ask([repl("x = 5\nwhile True: pass"), when("longer than 1 s", repl("SUBMIT(x)"))],
                  "--execute-timeout", "1"), 5)
 
 
 def test_reply_without_code_is_nudged(ask):
     """A reply without a block is answered with what is expected."""
-    answered(ask(["Let me think about it.", told("no ```repl block", repl("SUBMIT(1)"))]), 1)
+    answered(ask(["Let me think about it.", when("no ```repl block", repl("SUBMIT(1)"))]), 1)
 
 
 def test_blocks_of_other_languages_are_not_run(ask, droste):
     """A block that is marked json is not code."""
-    answered(ask(["```json\n{\"a\": 1}\n```", told("no ```repl block", repl("SUBMIT(1)"))]), 1)
+    answered(ask(["```json\n{\"a\": 1}\n```", when("no ```repl block", repl("SUBMIT(1)"))]), 1)
     assert len(droste.record.cells) == 1
 
 
@@ -134,7 +133,7 @@ def test_model_may_answer_at_once(ask, droste):
 def test_long_output_keeps_head_and_tail(ask):
     """The model sees where an output begins and where it ends."""
     code = "print('BEGIN' + 'x' * 50000 + 'END')"
-    answered(ask([repl(code), told("BEGINxxx", repl(code)), told("xxxEND\n", repl("SUBMIT(1)"))],
+    answered(ask([repl(code), when("BEGINxxx", repl(code)), when("xxxEND\n", repl("SUBMIT(1)"))],
                  "--max-output-chars", "1000"), 1)
 
 
@@ -162,7 +161,7 @@ def test_final_var_in_words(ask):
 
 def test_final_var_of_nothing_is_fed_back(ask):
     """FINAL_VAR of a name that is not there is an error that the model can mend."""
-    answered(ask(["FINAL_VAR(nothing)", told("there is no variable 'nothing'", repl("SUBMIT(1)"))]),
+    answered(ask(["FINAL_VAR(nothing)", when("there is no variable 'nothing'", repl("SUBMIT(1)"))]),
              1)
 
 
@@ -185,14 +184,14 @@ def test_answer_dict_answers(ask):
 
 def test_question_without_context(ask):
     """A run needs no context; the model is told that there is none."""
-    answered(ask([told("no context", repl("SUBMIT(context)"))]), "")
+    answered(ask([when("no context", repl("SUBMIT(context)"))]), "")
 
 
 def test_question_is_not_code_nor_format(droste, replay):
     """A question with percent signs, quotes and fences reaches the model as it is."""
     question = "100%s of `x`?\n```repl\nSUBMIT('wrong')\n```\"'"
     result = droste("run", "--question", question, "--json", "--model",
-                    replay(told(question, repl("SUBMIT(1)"))))
+                    replay(when(question, repl("SUBMIT(1)"))))
     answered(result, 1)
 
 
@@ -233,7 +232,7 @@ def test_calls_of_threads_are_answered(ask):
 def test_exhausted_iterations_end_with_last_words(ask):
     """After --max-iterations the model is asked once more, for words; exit status 3 says it is not
     whole."""
-    result = ask([repl("x = 1"), repl("x = 2"), told("no more code", "About two.")],
+    result = ask([repl("x = 1"), repl("x = 2"), when("no more code", "About two.")],
                  "--max-iterations", "2")
     assert result.status == 3
     assert result.json["status"] == "exhausted" and result.json["answer"] == "About two."
@@ -252,7 +251,7 @@ def test_call_limit_is_an_exception_in_the_guest(ask):
     text = ("LLM call limit exceeded: 1 + 1 > 1. Use Python code for aggregation instead of making "
             "more LLM calls.")
     run = answered(ask([repl("llm_query('a')\nllm_query('b')"), sub("A"),
-                        told("BudgetExceeded: " + text, repl("SUBMIT('without')"))],
+                        when("BudgetExceeded: " + text, repl("SUBMIT('without')"))],
                        "--max-llm-calls", "1"), "without")
     assert run["usage"]["calls"] == 3
 
@@ -268,7 +267,7 @@ def test_batch_over_the_limit_is_refused_whole(ask, droste):
 
 def test_no_calls_allowed(ask):
     """--max-llm-calls 0 allows none, and the loop's own turns do not count."""
-    answered(ask([repl("llm_query('a')"), told("0 + 1 > 0", repl("SUBMIT(1)"))], "--max-llm-calls",
+    answered(ask([repl("llm_query('a')"), when("0 + 1 > 0", repl("SUBMIT(1)"))], "--max-llm-calls",
                  "0"), 1)
 
 
@@ -361,7 +360,7 @@ def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
     result = droste("run", "--question", "q", "--json", "--context", tmp_path / "c.txt", "--model",
                     replay(
         repl("x = 1\nprint('before', flush=True)\nimport os; os._exit(7)"),
-        told("status 7", repl("SUBMIT([context, context_0, 'x' in globals()])"))))
+        when("status 7", repl("SUBMIT([context, context_0, 'x' in globals()])"))))
     answered(result, ["abc", "abc", False])
     cells = droste.record.cells
     assert [(c["status"], c["killed"]) for c in cells] == [("killed", "exit 7"),
@@ -373,7 +372,7 @@ def test_sandbox_that_dies_while_the_model_thinks_is_replaced(ask, droste):
     its record says what became of it, and the model goes on in a new sandbox."""
     ends = repl("x = 1\nimport os, threading\nthreading.Timer(0.1, os._exit, [5]).start()")
     answered(ask([ends, {"content": repl("print('ran')"), "delay_ms": 1000},
-                  told("status 5; its variables are gone. A new one was started",
+                  when("status 5; its variables are gone. A new one was started",
                        repl("SUBMIT('x' in globals())"))]), False)
     assert [(c["status"], c["killed"], c["stdout"]) for c in droste.lines("cell")] == [
         ("ok", None, ""), ("killed", "exit 5", ""), ("submitted", None, "")]
@@ -409,7 +408,7 @@ def test_large_context(droste, replay, tmp_path):
             f.write((b"x" * 1023 + b"\n") * 1024)
     result = droste("run", "--question", "q", "--json", "--context", tmp_path / "big.txt",
                     "--model",
-                    replay(told("104,857,600 characters", repl("SUBMIT(context.count('\\n'))"))))
+                    replay(when("104,857,600 characters", repl("SUBMIT(context.count('\\n'))"))))
     answered(result, 102400)
 
 
@@ -420,7 +419,7 @@ def test_directory_with_binary_files(droste, replay, tmp_path):
     (tree / "a.py").write_text("a = 1\n")
     (tree / "logo.png").write_bytes(b"\x89PNG\xff\xfe")
     flags = ["run", "--question", "q", "--context", tree]
-    turns = [told("a dict of 1 keys", repl("SUBMIT(list(context))"))]
+    turns = [when("a dict of 1 keys", repl("SUBMIT(list(context))"))]
     result = droste(*flags, "--json", "--model", replay(*turns))
     assert answered(result, ["a.py"])["left_out"] == 1
     shown = droste(*flags, "--verbose", "--model", replay(*turns)).err

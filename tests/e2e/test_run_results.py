@@ -141,7 +141,7 @@ def test_results_that_cannot_be_saved_are_an_error(home):
     (home / "full").mkdir()
     (home / "full/1.1.1.txt").symlink_to("/dev/full")
     done = droste(home, "runs", "show", droste_run(home), "--save-results", "full")
-    assert done.returncode == 1 and "1.1.1.txt" in done.stderr
+    assert done.returncode == 2 and "1.1.1.txt" in done.stderr
 
 
 def test_results_are_saved_by_show_only(home):

@@ -239,8 +239,9 @@ def test_nothing_of_a_guest_is_interpreted(console, server):
     console.sees("<img src=x", ".files .name")
     assert console.page.js("document.title") != "owned"
     # Of the document of tables, which is never shown: the browser reports what would not run.
-    assert all("has been blocked" in text for text in console.page.output), console.page.output
-    console.page.output.clear()
+    assert all("has been blocked" in text for text in console.page.console_errors), \
+        console.page.console_errors
+    console.page.console_errors.clear()
     assert console.page.js("document.querySelectorAll("
                            "'main script, iframe, main svg, base, [onload], [onerror], "
                            "a[href^=javascript]').length") == 0
