@@ -236,7 +236,9 @@ struct removal {
 static void move_up(struct removal *r, int from, const char *name)
 {
     char fresh[32];
-    cleanup_listing DIR *listing = open_to_empty(from, name); /* one to be moved must be writable */
+    DIR *listing = open_to_empty(from, name); /* which makes it writable: it could not be moved */
+    if (listing)
+        closedir(listing);
     do
         snprintf(fresh, sizeof fresh, "%u", ++r->moved);
     while (renameat2(from, name, r->top, fresh, RENAME_NOREPLACE) < 0 && errno == EEXIST);
