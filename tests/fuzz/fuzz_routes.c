@@ -49,7 +49,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(own, path, strnlen(path, len));
     bool found = route_find(&r, method, own, &allowed);
     expect(memchr(r.id, '\0', sizeof r.id) && memchr(r.name, '\0', sizeof r.name));
-    expect(!found || (r.route && allowed && strcmp(r.route->method, method) == 0));
+    bool is_head = strcmp(method, "HEAD") == 0; /* for some routes of GET */
+    expect(
+        !found || (r.route && allowed && strcmp(r.route->method, is_head ? "GET" : method) == 0));
     if (found)
         expect_path(r.route, &r, own);
     else
