@@ -43,6 +43,13 @@ struct shared_answer *shared_answer_new(
     return a;
 }
 
+struct shared_answer *shared_answer_of(const struct lm_reply *reply)
+{
+    const char *text = reply->message ? reply->message : reply->text;
+    size_t len = reply->message ? strlen(text) : reply->len;
+    return shared_answer_new(&reply->error, text, len, reply->finish);
+}
+
 void shared_answer_drop(struct shared_answer *a)
 {
     if (!a || --a->holders > 0)

@@ -21,6 +21,8 @@ struct shared_answer {
 /* Creates an answer with one reference; NULL without memory. */
 struct shared_answer *shared_answer_new(
     const struct error *error, const char *text, size_t len, const char *finish);
+/* The same of a reply; of a failure with its whole message. */
+struct shared_answer *shared_answer_of(const struct lm_reply *reply);
 /* Drops a reference; NULL is fine. */
 void shared_answer_drop(struct shared_answer *answer);
 

@@ -22,6 +22,7 @@
 #include "lm/provider.h"
 #include "lm/queue.h"
 #include "lm/record.h"
+#include "lm/reply.h"
 #include "lm/request.h"
 #include "lm/sampling.h"
 #include "net/retry.h"
@@ -189,7 +190,6 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
     struct lm *lm = leader->lm;
     struct lm_call *call, *next;
     struct shared_answer *answer = NULL;
-    const char *text = reply->message ? reply->message : reply->text;
     if (reply->error.code == ERROR_NONE)
         cache_keep(lm->cache, leader->cache_key, leader, reply);
     if (reply->error.code == ERROR_TIMEOUT)
@@ -199,8 +199,7 @@ static void share_outcome(struct lm_call *leader, const struct lm_reply *reply)
         if (call->state != CALL_FOLLOWS || call->leader != leader)
             continue;
         if (!answer)
-            answer = shared_answer_new(
-                &reply->error, text, reply->message ? strlen(text) : reply->len, reply->finish);
+            answer = shared_answer_of(reply);
         if (!answer)
             return; /* without memory, the next one asks for itself */
         call_give(call, answer);
@@ -253,17 +252,6 @@ static double cost_of(const struct lm_call *call, const struct lm_usage *usage)
     return call->attempts == 0 ? 0 : lm_price(call->lm, call->model, usage);
 }
 
-/* In the error, and in the whole message, which `message` keeps. */
-static void count_attempts(struct lm_reply *reply, struct buf *message)
-{
-    error_wrap(&reply->error, "after %u attempts", reply->attempts);
-    if (!reply->message)
-        return;
-    buf_printf(message, "after %u attempts: %s", reply->attempts, reply->message);
-    if (!buf_failed(message))
-        reply->message = message->data;
-}
-
 static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, bool answer_owed)
 {
     struct lm *lm = call->lm;
@@ -284,7 +272,7 @@ static void call_finish(struct lm_call *call, const struct lm_outcome *outcome, 
     };
     reply.cost = cost_of(call, &reply.usage);
     if (!ok && call->attempts > 1)
-        count_attempts(&reply, &message);
+        reply_count_attempts(&reply, &message);
     if (call->leader == call)
         share_outcome(call, &reply);
     record_reply(lm->record, call, &reply);

@@ -316,3 +316,13 @@ int model_answer_check(struct model_answer *a, const struct reply_where *where, 
     }
     return a->choice ? 0 : reply_shape_error(where, "the answer has no text", err);
 }
+
+void reply_count_attempts(struct lm_reply *reply, struct buf *message)
+{
+    error_wrap(&reply->error, "after %u attempts", reply->attempts);
+    if (!reply->message)
+        return;
+    buf_printf(message, "after %u attempts: %s", reply->attempts, reply->message);
+    if (!buf_failed(message))
+        reply->message = message->data;
+}

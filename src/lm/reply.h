@@ -72,3 +72,7 @@ void reply_set_finish(struct model_answer *a, const struct finish_word *words, c
 
 /* How many of the last bytes could begin the key. */
 size_t reply_held_back(const char *text, size_t len, const char *key);
+
+/* Says in the error, and in the whole message, after how many attempts it came. The reply refers to
+ * `message` then. */
+void reply_count_attempts(struct lm_reply *reply, struct buf *message);

@@ -97,6 +97,14 @@ bool runs_is_mine(const struct request *r, const droste_record_run *run)
     return run->account && strcmp(run->account, r->account->key.id) == 0;
 }
 
+int runs_on_state(void *arg, const droste_record_run *run, droste_error *err)
+{
+    struct runs_state *state = arg;
+    state->is_mine = runs_is_mine(state->r, run);
+    state->is_interrupted = strcmp(run->status, "interrupted") == 0;
+    return 0;
+}
+
 static int run_on_found(void *arg, const droste_record_run *run, droste_error *err)
 {
     struct run_facts *facts = arg;

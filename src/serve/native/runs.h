@@ -86,6 +86,13 @@ void runs_put_trace(struct request *r, struct buf *words);
 /* Whether the request's account may know of the run. */
 bool runs_is_mine(const struct request *r, const droste_record_run *run);
 
+/* For droste_record_get. */
+struct runs_state {
+    const struct request *r;
+    bool is_mine, is_interrupted;
+};
+int runs_on_state(void *arg, const droste_record_run *run, droste_error *err);
+
 /* ---- for the server ---- */
 
 /* Tells followers what has happened in their runs; the loop calls it. */

@@ -422,19 +422,6 @@ static int functions_on_call(void *arg, const droste_approval *a, droste_error *
     return 0;
 }
 
-struct functions_run {
-    const struct request *r;
-    bool is_mine, is_interrupted;
-};
-
-static int functions_on_run(void *arg, const droste_record_run *run, droste_error *err)
-{
-    struct functions_run *of = arg;
-    of->is_mine = runs_is_mine(of->r, run);
-    of->is_interrupted = strcmp(run->status, "interrupted") == 0;
-    return 0;
-}
-
 static bool functions_refuse_result(
     struct request *r, unsigned status, const char *code, const char *text)
 {
@@ -447,7 +434,7 @@ static bool functions_refuse_result(
 
 /* Keeps one result, or finds that an earlier try has. `of` is about the run of all of them. */
 static bool functions_take_result(
-    struct request *r, droste_record *record, struct json_object *item, struct functions_run *of)
+    struct request *r, droste_record *record, struct json_object *item, struct runs_state *of)
 {
     const char *by = r->account->key.name[0] ? r->account->key.name : "a client of the server";
     cleanup_buf struct buf result = { 0 };
@@ -459,7 +446,7 @@ static bool functions_take_result(
             "the result of a function is a text, or a list of texts and images with their data");
     if (!functions_read_id(functions_result_id(item), &number, &at) ||
         droste_record_approval(record, number, functions_on_call, &call, NULL) < 0 ||
-        !call.is_function || droste_record_get(record, call.root, functions_on_run, of, NULL) < 0 ||
+        !call.is_function || droste_record_get(record, call.root, runs_on_state, of, NULL) < 0 ||
         !of->is_mine || (r->id[0] && strcmp(r->id, call.root) != 0))
         return functions_refuse_result(r, 400, "call_not_found",
             "a result names no call of a function that this server has asked for, or the run of "
@@ -477,7 +464,7 @@ static bool functions_take_result(
 void functions_take_results(struct request *r)
 {
     struct json_object *items = functions_items(r->json);
-    struct functions_run of = { .r = r };
+    struct runs_state of = { .r = r };
     droste_record *record = runs_record(r);
     if (!record)
         return;

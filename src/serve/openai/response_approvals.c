@@ -187,23 +187,10 @@ static bool approvals_decide(
     return rc == 0 || approvals_refuse(r, 409, "decided", err.text);
 }
 
-struct approvals_run {
-    const struct request *r;
-    bool is_mine, is_interrupted;
-};
-
-static int approvals_on_run(void *arg, const droste_record_run *run, droste_error *err)
-{
-    struct approvals_run *of = arg;
-    of->is_mine = runs_is_mine(of->r, run);
-    of->is_interrupted = strcmp(run->status, "interrupted") == 0;
-    return 0;
-}
-
 void response_take_approvals(struct request *r)
 {
     struct json_object *input = json_get_typed(r->json, "input", json_type_array);
-    struct approvals_run of = { .r = r };
+    struct runs_state of = { .r = r };
     if (!(r->account->key.scopes & (SCOPE_APPROVALS | SCOPE_ADMIN))) {
         approvals_refuse(r, 403, "forbidden", "deciding needs a key with the scope 'approvals'");
         return;
@@ -211,7 +198,7 @@ void response_take_approvals(struct request *r)
     cleanup_json struct json_object *previous = approvals_previous(r);
     droste_record *record = previous ? runs_record(r) : NULL;
     const char *run = json_get_string(previous, "run", "");
-    if (!record || droste_record_get(record, run, approvals_on_run, &of, NULL) < 0 || !of.is_mine) {
+    if (!record || droste_record_get(record, run, runs_on_state, &of, NULL) < 0 || !of.is_mine) {
         approvals_refuse(r, 400, "previous_response_not_found",
             "the run of the previous response is no longer in the record");
         return;

@@ -15,7 +15,7 @@
 #include "serve/log.h"
 #include "serve/sandbox/volume.h"
 
-static const char owners_bucket[] = "droste-volumes", nobody[] = "-";
+static const char owners_bucket[] = "droste-volumes", unowned[] = "-";
 
 struct owner {
     char key[KEY_ID_SIZE], name[SERVE_NAME_SIZE];
@@ -187,7 +187,7 @@ static void owners_remove(struct owners *all, struct owner *o)
     free(o);
 }
 
-static void owner_on_nobody(void *arg, const struct bus_answer *a)
+static void owner_on_given_up(void *arg, const struct bus_answer *a)
 {
     struct owner *o = arg;
     o->is_changing = false;
@@ -200,7 +200,7 @@ static void owner_miss(struct owner *o)
     o->is_parked = owner_is_at(o, PLACE_PARKED);
     o->is_changing = !o->is_parked;
     if (o->is_changing)
-        owner_write(o, nobody, o->commit, owner_on_nobody, o);
+        owner_write(o, unowned, o->commit, owner_on_given_up, o);
 }
 
 static void owner_settle(struct owner *o)
@@ -245,7 +245,7 @@ static void owners_on_entry(void *arg, const struct bus_entry *entry)
         if (o && !o->is_changing)
             owners_remove(all, o);
         else if (o)
-            owner_read_value(o, nobody);
+            owner_read_value(o, unowned);
     }
 }
 
@@ -345,7 +345,7 @@ bool owners_take(struct server *s, const struct owner *const_o)
 {
     struct owner *o = owners_look(s->owners, const_o->key, const_o->name);
     bool is_free =
-        strcmp(o->node, nobody) == 0 || registry_is_silent(s->nodes, o->node, OWNER_SILENCE_MS);
+        strcmp(o->node, unowned) == 0 || registry_is_silent(s->nodes, o->node, OWNER_SILENCE_MS);
     if (o->is_changing)
         return true;
     if (!s->options->share || !o->commit[0] || !owners_have_lease(s->owners) || !is_free)

@@ -1,36 +1,14 @@
 /* The runs of a record, as a table and as JSON. */
-#include "../store/fixture.h"
+#include "../store/open_record.h"
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/file.h"
 #include "cli/list.h"
 
-static struct store *store;
-static droste *d;
-static droste_record *record;
 static int kept[2]; /* standard output and error, while they go to files */
 
-static int list_begin(void **state)
-{
-    if (place_make(state) < 0)
-        return -1;
-    const char *file = ((struct place *)*state)->file;
-    store = open_store(file);
-    if (droste_new(&d, NULL) < 0)
-        return -1;
-    return droste_set(d, "database", file, NULL) < 0 ? -1 : droste_record_open(d, &record, NULL);
-}
-
-static int list_end(void **state)
-{
-    droste_record_close(record);
-    droste_free(d);
-    store_close(store);
-    return place_remove(state);
-}
-
-#define list_test(f) cmocka_unit_test_setup_teardown(f, list_begin, list_end)
+#define list_test(f) cmocka_unit_test_setup_teardown(f, record_begin, record_end)
 
 static void capture(int fd)
 {

@@ -1,5 +1,5 @@
 /* One run of the record, for people and as JSON. */
-#include "../store/fixture.h"
+#include "../store/open_record.h"
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
@@ -7,29 +7,6 @@
 #include "cli/record/show.h"
 
 enum { CALLS = 20 };
-
-static struct store *store;
-static droste *d;
-static droste_record *record;
-
-static int show_begin(void **state)
-{
-    if (place_make(state) < 0)
-        return -1;
-    const char *file = ((struct place *)*state)->file;
-    store = open_store(file);
-    if (droste_new(&d, NULL) < 0)
-        return -1;
-    return droste_set(d, "database", file, NULL) < 0 ? -1 : droste_record_open(d, &record, NULL);
-}
-
-static int show_end(void **state)
-{
-    droste_record_close(record);
-    droste_free(d);
-    store_close(store);
-    return place_remove(state);
-}
 
 /* Standard output of showing the run "r1". */
 static void show(bool as_json, bool full, struct buf *out)
@@ -149,7 +126,7 @@ static void a_run_that_is_not_there_is_an_error(void **state)
     assert_fails(ERROR_NOT_FOUND, show_as_text(record, "r9", false, err));
 }
 
-#define show_test(f) cmocka_unit_test_setup_teardown(f, show_begin, show_end)
+#define show_test(f) cmocka_unit_test_setup_teardown(f, record_begin, record_end)
 
 int main(void)
 {

@@ -1,33 +1,10 @@
 /* Runs of a record as spans of OpenTelemetry. */
-#include "../store/fixture.h"
+#include "../store/open_record.h"
 
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/os/file.h"
 #include "export/otlp.h"
-
-static struct store *store;
-static droste *d;
-static droste_record *record;
-
-static int otlp_begin(void **state)
-{
-    if (place_make(state) < 0)
-        return -1;
-    const char *file = ((struct place *)*state)->file;
-    store = open_store(file);
-    if (droste_new(&d, NULL) < 0)
-        return -1;
-    return droste_set(d, "database", file, NULL) < 0 ? -1 : droste_record_open(d, &record, NULL);
-}
-
-static int otlp_end(void **state)
-{
-    droste_record_close(record);
-    droste_free(d);
-    store_close(store);
-    return place_remove(state);
-}
 
 /* A run with a turn, in which the model was asked and a cell was run. */
 static void write_run(const char *id)
@@ -160,7 +137,7 @@ static void a_full_disk_is_an_error(void **state)
     fclose(file);
 }
 
-#define otlp_test(f) cmocka_unit_test_setup_teardown(f, otlp_begin, otlp_end)
+#define otlp_test(f) cmocka_unit_test_setup_teardown(f, record_begin, record_end)
 
 int main(void)
 {
