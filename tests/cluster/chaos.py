@@ -359,17 +359,23 @@ class Writer(threading.Thread):
             time.sleep(0.1)
         while not self.over.wait(0.2):
             number += 1
-            if self.committed and not self.read():
-                continue
-            if self.ask("PUT", self.FILE, number)[0] == 204 and self.ask(
-                    "POST", self.SNAPSHOTS, {"snapshot": "n%d" % number})[0] == 200:
-                self.committed = number
-            self.ask("DELETE", self.SNAPSHOTS + "?snapshot=n%d" % number)
+            if not self.committed or self.read():
+                self.commit(number)
+
+    def commit(self, number):
+        done = self.ask("PUT", self.FILE, number)[0] == 204 and self.ask(
+            "POST", self.SNAPSHOTS, {"snapshot": "n%d" % number})[0] == 200
+        if done:
+            self.committed = number
+        self.ask("DELETE", self.SNAPSHOTS + "?snapshot=n%d" % number)
+        return done
 
     def check(self):
+        """What was committed is there, and the volume takes a commit again."""
+        wait_until(self.read)
+        wait_until(lambda: self.commit(self.committed + 1))
         wait_until(self.read)
         assert not self.wrong, self.wrong
-        assert self.committed > 0
 
 
 def descendants():
@@ -448,10 +454,12 @@ def disturb(cluster, runs, faults, seed, threads):
         put(nodes, name, 2000)
         return get(nodes, name, PATIENCE)
 
-    faults.start()
     clients.start()
     writer.start()
     try:
+        # There is something to lose.
+        wait_until(lambda: writer.committed and clients.figures["cells"])
+        faults.start()
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             answers = list(pool.map(one, names))
         faults.begun.wait()     # one of each, however few the runs
@@ -460,7 +468,8 @@ def disturb(cluster, runs, faults, seed, threads):
         faults.over.set()
         clients.over.set()
         writer.over.set()
-        faults.join()
+        if faults.ident:
+            faults.join()
         clients.join()
         writer.join()
     assert not faults.failure, faults.failure
