@@ -15,33 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "rlm/candidate.h"
 #include "rlm/run.h"
 #include "session/submission.h"
 
 enum { SHOWN_MAX = 8000 }; /* bytes of a candidate's code and of its output for the model */
 
 static const char *const select_names[SELECT_COUNT] = { "first", "vote", "model", "callback" };
-
-/* The program has it until it has chosen, which may be after the end of the run. */
-struct rlm_choice {
-    struct rlm_run *run; /* NULL: it has ended */
-    char name[SELECT_NAME_SIZE];
-    struct rlm_candidate all[RLM_CANDIDATES_MAX];
-};
-
-struct candidates {
-    struct rlm_run *items[RLM_CANDIDATES_MAX];
-    size_t count, over;
-    bool forked;
-    struct timer *step;
-    struct error refused; /* why the session could not be forked */
-    struct lm_call *call; /* of the selector */
-    struct rlm_choice *choice;
-    struct recorded_call *recorded;
-};
 
 int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
 {
@@ -59,38 +41,7 @@ int rlm_select_parse(const char *name, enum rlm_select *out, struct error *err)
         "select '%.40s': use first, vote, model or, in a program, a function", name);
 }
 
-/* ---- the end of candidates ---- */
-
-static void candidate_end(struct rlm_run *c, const char *by)
-{
-    c->finished = true;
-    timer_stop(c->step);
-    model_call_cancel(c);
-    broker_close(steal(&c->broker));
-    run_record_cell_lost(c, by);
-}
-
-void candidates_end(struct rlm_run *r, const char *by)
-{
-    struct candidates *all = r->candidates;
-    struct lm_reply cancelled = { 0 };
-    if (!all)
-        return;
-    timer_stop(all->step);
-    if (all->choice)
-        all->choice->run = NULL;
-    if (all->call) {
-        lm_cancel(steal(&all->call), &cancelled);
-        error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
-        budget_settle(&r->tree->budget, &r->hold, &cancelled);
-        run_record_call_end(r, &cancelled, NULL);
-    }
-    for (size_t i = 0; i < all->count; i++) {
-        if (r->tree->o.again || r->tree->back)
-            replay_go_back(all->items[i]);
-        candidate_end(all->items[i], by);
-    }
-}
+/* ---- freeing them ---- */
 
 static void candidate_free(struct rlm_run *c)
 {
@@ -128,19 +79,9 @@ void candidates_free(struct rlm_run *r)
 
 /* ---- the one that is kept ---- */
 
-static bool is_usable(const struct rlm_run *c)
-{
-    return c->over && c->result.error.code == ERROR_NONE;
-}
-
-static bool has_submitted(const struct rlm_run *c)
-{
-    return is_usable(c) && c->result.answer;
-}
-
 static bool succeeded(const struct rlm_run *c)
 {
-    return is_usable(c) && !c->failed;
+    return candidate_is_usable(c) && !c->failed;
 }
 
 /* Events describe the candidate that is kept, as if it had been the only one. */
@@ -153,7 +94,7 @@ static void tell_kept(struct rlm_run *r, struct rlm_run *c, const char *reason)
     run_tell(r, RLM_EVENT_REPLY, buf_text(&c->text), c->text.len);
     for (size_t i = 0; i < c->tried_count; i++) {
         struct cell_result *result = &c->tried[i].result;
-        const char *why = cell_complaint(result);
+        const char *why = run_cell_complaint(result);
         struct rlm_event out = { .kind = RLM_EVENT_OUTPUT,
             .stream = 1,
             .text = buf_text(&result->out),
@@ -216,16 +157,17 @@ static void candidates_keep(struct rlm_run *r, struct rlm_run *c, const char *re
         take_session(r, c);
         take_turn(r, c);
     }
+    void (*go_on)(struct rlm_run * r) = r->candidates->kept;
     candidates_free(r);
     if (rc < 0) {
         free(answer);
         run_fail(r, &err);
     } else if (answer) {
-        turn_answered(r, answer, RLM_ANSWERED);
+        run_answered(r, answer, RLM_ANSWERED);
     } else if (!session_is_alive(r->session)) {
         timer_start(r->later, 0, 0);
     } else {
-        turn_finish(r);
+        go_on(r);
     }
 }
 
@@ -243,13 +185,13 @@ static struct rlm_run *earliest(struct candidates *all, bool (*is)(const struct 
 static void select_first(struct rlm_run *r)
 {
     struct candidates *all = r->candidates;
-    struct rlm_run *best = earliest(all, has_submitted);
+    struct rlm_run *best = earliest(all, candidate_has_submitted);
     if (best) {
         candidates_keep(r, best, "it was the first to submit an answer");
     } else if ((best = earliest(all, succeeded))) {
         candidates_keep(r, best, "it was the first whose code ended without an error");
     } else {
-        candidates_keep(r, earliest(all, is_usable), "all failed, and it ended first");
+        candidates_keep(r, earliest(all, candidate_is_usable), "all failed, and it ended first");
     }
 }
 
@@ -270,9 +212,10 @@ static bool candidates_agree(const struct rlm_run *a, const struct rlm_run *b)
 static void select_vote(struct rlm_run *r)
 {
     struct candidates *all = r->candidates;
-    bool (*may)(const struct rlm_run *c) = earliest(all, has_submitted) ? has_submitted
-                                           : earliest(all, succeeded)   ? succeeded
-                                                                        : is_usable;
+    bool (*may)(const struct rlm_run *c) = earliest(all, candidate_has_submitted)
+                                               ? candidate_has_submitted
+                                           : earliest(all, succeeded) ? succeeded
+                                                                      : candidate_is_usable;
     struct rlm_run *best = NULL;
     unsigned most = 0, votes = 0;
     char reason[80];
@@ -298,13 +241,13 @@ static void choose_by_reply(struct rlm_run *r, const struct lm_reply *reply)
 {
     struct candidates *all = r->candidates;
     const char *at = reply->text;
-    struct rlm_run *best = earliest(all, is_usable);
+    struct rlm_run *best = earliest(all, candidate_is_usable);
     while (*at && !isdigit((unsigned char)*at))
         at++;
     unsigned long number = strtoul(at, NULL, 10);
     if (reply->error.code != ERROR_NONE) {
         run_fail(r, &reply->error);
-    } else if (number >= 1 && number <= all->count && is_usable(all->items[number - 1])) {
+    } else if (number >= 1 && number <= all->count && candidate_is_usable(all->items[number - 1])) {
         candidates_keep(r, all->items[number - 1], "the model chose it");
     } else {
         candidates_keep(r, best, "the model named no candidate, and it ended first");
@@ -396,9 +339,9 @@ static void select_by_model(struct rlm_run *r)
     cleanup_buf struct buf prompt = { 0 }, text = { 0 };
     size_t usable = 0;
     for (size_t i = 0; i < all->count; i++)
-        usable += is_usable(all->items[i]);
+        usable += candidate_is_usable(all->items[i]);
     if (usable == 1) {
-        candidates_keep(r, earliest(all, is_usable), "it is the only one with a reply");
+        candidates_keep(r, earliest(all, candidate_is_usable), "it is the only one with a reply");
         return;
     }
     all->recorded = r->resume ? resume_next_select(r->resume, r->turn) : NULL;
@@ -416,7 +359,7 @@ static void select_by_model(struct rlm_run *r)
         "Choose the one that is most likely to be right, and reply with its number only.\n",
         r->question);
     for (size_t i = 0; i < all->count; i++)
-        if (is_usable(all->items[i]))
+        if (candidate_is_usable(all->items[i]))
             show_candidate(r, all->items[i], &prompt);
     if (buf_failed(&prompt))
         error_memory(&err);
@@ -430,7 +373,7 @@ static void choose_number(struct rlm_run *r, unsigned number)
 {
     struct candidates *all = r->candidates;
     struct error err = { 0 };
-    if (number >= 1 && number <= all->count && is_usable(all->items[number - 1])) {
+    if (number >= 1 && number <= all->count && candidate_is_usable(all->items[number - 1])) {
         candidates_keep(r, all->items[number - 1], "the program chose it");
         return;
     }
@@ -473,7 +416,7 @@ static void select_by_program(struct rlm_run *r)
     snprintf(choice->name, sizeof choice->name, "%s", r->tree->o.select_name);
     for (size_t i = 0; i < all->count; i++) {
         const struct rlm_run *c = all->items[i];
-        if (is_usable(c))
+        if (candidate_is_usable(c))
             choice->all[count++] = (struct rlm_candidate){ c->candidate, buf_text(&c->text),
                 c->text.len, buf_text(&c->feedback), c->feedback.len, c->result.answer, c->failed };
     }
@@ -486,48 +429,12 @@ static void candidates_select(struct rlm_run *r)
     static void (*const selectors[SELECT_COUNT])(
         struct rlm_run * r) = { select_first, select_vote, select_by_model, select_by_program };
     struct candidates *all = r->candidates;
-    if (earliest(all, is_usable)) {
+    if (earliest(all, candidate_is_usable)) {
         selectors[r->tree->o.select](r);
         return;
     }
     struct error why = all->items[0]->result.error;
     run_fail(r, &why);
-}
-
-/* ---- while they are at work ---- */
-
-void candidate_over(struct rlm_run *c)
-{
-    struct candidates *all = c->of->candidates;
-    if (c->over)
-        return;
-    c->over = true;
-    c->order = (unsigned)++all->over;
-    bool first = c->tree->o.select == SELECT_FIRST && has_submitted(c);
-    if (all->over == all->count || first)
-        timer_start(all->step, 0, 0);
-}
-
-void candidate_failed(struct rlm_run *c, const struct error *why)
-{
-    if (why->code == ERROR_STORE) {
-        run_fail(c->of, why);
-        return;
-    }
-    c->result.error = *why;
-    c->failed = true;
-    candidate_over(c);
-}
-
-void candidate_note_cell(struct rlm_run *c, struct cell_result *result)
-{
-    if (!array_room(c->tried, c->tried_count, &c->tried_cap)) {
-        cell_result_free(result);
-        return;
-    }
-    c->tried[c->tried_count++] =
-        (struct tried_cell){ c->code ? steal(&c->code) : strdup(""), *result };
-    *result = (struct cell_result){ 0 };
 }
 
 /* ---- the beginning ---- */
@@ -544,6 +451,7 @@ static struct rlm_run *candidate_new(struct rlm_run *r, unsigned number)
         .question = r->question,
         .model = r->model,
         .lm = r->lm,
+        .replied = r->replied,
         .account = { .up = &r->account },
         .resume = r->resume,
         .turn = r->turn,
@@ -573,7 +481,7 @@ static int ask_all(struct rlm_run *r, struct error *err)
     for (size_t i = 0; i < all->count; i++) {
         struct error why = { 0 };
         if (run_open_broker(all->items[i], &why) < 0 || model_call_begin(all->items[i], &why) < 0)
-            candidate_failed(all->items[i], &why);
+            run_fail(all->items[i], &why);
     }
     return 0;
 }
@@ -601,7 +509,7 @@ static int fork_next(struct rlm_run *r, struct error *err)
     if (!c)
         return error_memory(err);
     all->items[all->count++] = c;
-    return run_session_fork(r, c, candidate_forked, err);
+    return session_fork(r->session, &run_guest_events, c, candidate_forked, r, &c->session, err);
 }
 
 static void candidates_step(void *arg)
@@ -622,7 +530,7 @@ static void candidates_step(void *arg)
         run_fail(r, &err);
 }
 
-int candidates_begin(struct rlm_run *r, struct error *err)
+int candidates_begin(struct rlm_run *r, void (*kept)(struct rlm_run *r), struct error *err)
 {
     enum resume_turn had =
         r->resume ? resume_candidates(r->resume, r->turn, &r->candidate) : RESUME_TURN_NEW;
@@ -631,6 +539,7 @@ int candidates_begin(struct rlm_run *r, struct error *err)
     r->candidates = calloc(1, sizeof *r->candidates);
     if (!r->candidates)
         return error_memory(err);
+    r->candidates->kept = kept;
     r->candidates->step = timer_new(r->tree->loop, candidates_step, r);
     return r->candidates->step ? fork_next(r, err) : error_memory(err);
 }

@@ -75,8 +75,7 @@ bool compact_is_due(struct rlm_run *r)
 
 /* ---- history ---- */
 
-/* Binds it as a variable, if the guest has our helpers. */
-static bool has_history(const struct rlm_run *r)
+bool compact_has_history(const struct rlm_run *r)
 {
     return !session_about(r->session);
 }
@@ -109,24 +108,6 @@ void compact_take_over(struct rlm_run *r, const struct rlm_run *last)
     r->summaries = last->summaries;
     r->shortened = last->shortened;
     r->in_history = last->in_history;
-}
-
-/* If the session is dead, the new one receives the history, too. */
-static void history_is_set(void *arg, struct cell_result *c)
-{
-    struct rlm_run *r = arg;
-    struct error err = { 0 };
-    bool bad = c->status != CELL_OK && c->alive;
-    if (bad)
-        context_refused(r->chat.bound_history, c, &err);
-    cell_result_free(c);
-    if (r->finished)
-        return;
-    if (bad) {
-        run_fail(r, &err);
-        return;
-    }
-    turn_begin(r);
 }
 
 /* ---- making it shorter ---- */
@@ -166,7 +147,7 @@ static int cut_outputs(struct rlm_run *r, size_t last, struct error *err)
         struct buf text = { 0 };
         if (strcmp(m->role, "user") != 0 || m->len <= 2 * OUTPUT_KEPT)
             continue;
-        prompt_shortened(&text, m->text, m->len, OUTPUT_KEPT, has_history(r));
+        prompt_shortened(&text, m->text, m->len, OUTPUT_KEPT, compact_has_history(r));
         size_t len = text.len;
         char *cut = buf_steal(&text);
         if (!cut)
@@ -186,7 +167,7 @@ static int compact_shorten(struct rlm_run *r, const char *summary, size_t len, s
     int rc = keep_history(r, err);
     if (rc < 0)
         return rc;
-    prompt_summary(&text, summary, len, has_history(r));
+    prompt_summary(&text, summary, len, compact_has_history(r));
     shorter = len > 0 && text.len < bytes_between(r, FIRST, last);
     r->counted = 0;
     r->counted_tokens = 0;
@@ -215,20 +196,13 @@ int compact_begin(struct rlm_run *r, struct error *err)
     return rc < 0 ? rc : model_call_begin(r, err);
 }
 
-void compact_take_summary(struct rlm_run *r, const char *summary, size_t len)
+int compact_take_summary(struct rlm_run *r, const char *summary, size_t len, struct error *err)
 {
-    struct error err = { 0 };
     r->compacting = false;
     message_free(&r->messages[--r->message_count]); /* the question for it */
     int64_t before = tokens_now(r);
-    int rc = compact_shorten(r, summary, len, &err);
+    int rc = compact_shorten(r, summary, len, err);
     if (rc == 0)
         compact_tell(r, before);
-    bool alive = session_is_alive(r->session) && has_history(r);
-    if (rc == 0 && alive)
-        rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);
-    if (rc < 0)
-        run_fail(r, &err);
-    else if (!alive)
-        turn_begin(r);
+    return rc;
 }

@@ -24,27 +24,15 @@ static int reserve_call(struct rlm_run *r, int64_t calls, struct error *err)
     return budget_reserve(&r->tree->budget, calls, err);
 }
 
-static int settle_call(struct rlm_run *r, const struct lm_reply *reply, struct error *err)
-{
-    budget_settle(&r->tree->budget, &r->hold, reply);
-    return run_record_call_end(r, reply, err);
-}
-
-void model_call_cancel(struct rlm_run *r)
-{
-    struct lm_reply cancelled = { .text = "", .finish = "" };
-    if (!r->call && !r->cost.budget)
-        return;
-    cost_ask_leave(&r->cost);
-    if (r->call)
-        lm_cancel(steal(&r->call), &cancelled);
-    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
-    settle_call(r, &cancelled, NULL);
-}
-
 static void model_delta(void *arg, const char *text, size_t len)
 {
     run_tell(arg, RLM_EVENT_DELTA, text, len);
+}
+
+static void model_failed(struct rlm_run *r, const struct error *why)
+{
+    const struct lm_reply failed = { .error = *why, .text = "", .finish = "" };
+    r->replied(r, &failed);
 }
 
 static void model_replied(void *arg, const struct lm_reply *reply)
@@ -52,10 +40,11 @@ static void model_replied(void *arg, const struct lm_reply *reply)
     struct rlm_run *r = arg;
     struct error err = { 0 };
     r->call = NULL;
-    if (settle_call(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
-        run_fail(r, &err);
+    budget_settle(&r->tree->budget, &r->hold, reply);
+    if (run_record_call_end(r, reply, &err) < 0 && reply->error.code == ERROR_NONE)
+        model_failed(r, &err);
     else
-        turn_take_reply(r, reply);
+        r->replied(r, reply);
 }
 
 static void model_retried(void *arg, const struct lm_retry *retry)
@@ -208,7 +197,7 @@ static void model_call_go(void *arg)
     if (rc == 0)
         return;
     give_call_up(r, 0, &err);
-    run_fail(r, &err);
+    model_failed(r, &err);
 }
 
 int model_call_begin(struct rlm_run *r, struct error *err)

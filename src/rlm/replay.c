@@ -13,30 +13,6 @@
 #include "rlm/run.h"
 #include "session/answer.h"
 
-/* ---- divergence ---- */
-
-void run_diverged(void *arg, const struct error *why)
-{
-    struct rlm_run *r = run_owner(arg), *root = r->tree->root;
-    if (root->finished || root->diverged.code)
-        return;
-    root->diverged = *why;
-    if (r != root)
-        error_wrap(&root->diverged, "child run %s", r->place.resume);
-    timer_start(root->step, 0, 0);
-}
-
-void run_unrecorded(struct rlm_run *r, const struct error *why)
-{
-    struct rlm_run *root = r->tree->root;
-    if (root->diverged.code ||
-        root->is_place) /* of a session: only the child ends, with an error for its code */
-        return;
-    root->diverged = *why;
-    if (!root->finished)
-        timer_start(root->step, 0, 0);
-}
-
 /* Returns rc. */
 static int replay_diverge(struct rlm_run *r, int rc, const struct error *why)
 {
@@ -104,46 +80,6 @@ int replay_skip_child(void *arg, const struct recorded_run *run, struct error *e
 {
     struct rlm_run *r = arg;
     return skip_recorded_run(r->tree, resume_recorded(r->resume), run, err);
-}
-
-/* ---- the end ---- */
-
-static bool left_behind(struct rlm_run *r, enum rlm_status status)
-{
-    return r->resume && status != RLM_ANSWERED && status != RLM_EXHAUSTED &&
-           (r->turn == 0 || r->same_cell || r->replayed || resume_is_behind(r->resume));
-}
-
-bool replay_goes_back(struct rlm_run *r, enum rlm_status status)
-{
-    if (!r->place.parent)
-        r->tree->back = status == RLM_INTERRUPTED || r->diverged.code || left_behind(r, status);
-    return r->tree->back || status == RLM_INTERRUPTED || r->tree->root->diverged.code;
-}
-
-void replay_go_back(struct rlm_run *r)
-{
-    r->call_record = r->cell_record = 0;
-    if (r->broker)
-        broker_abandon(r->broker);
-}
-
-void replay_tell(struct rlm_run *r)
-{
-    struct tree *tree = r->tree;
-    struct buf out = { 0 };
-    if (!r->resume)
-        return;
-    resume_tell(
-        r->resume, r->place.parent ? r->result.run : NULL, &tree->replayed, &tree->repeated);
-    if (!tree->back)
-        resume_leave(r->resume, tree->o.store);
-    if (r->place.parent)
-        return;
-    buf_printf(
-        &out, "{\"replayed\":%zu,\"repeated\":[%s]}", tree->replayed, buf_text(&tree->repeated));
-    out.failed = out.failed || buf_failed(&tree->repeated);
-    r->result.resumed = buf_steal(&out);
 }
 
 /* ---- calls of the loop ---- */
@@ -223,7 +159,7 @@ void replay_step(void *arg)
     }
     if (!call) { /* the answer was recorded when the process died */
         r->turn = r->result.iterations = (unsigned)replay_log_turns(resume_recorded(r->resume));
-        turn_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len, run_answer_type(r)),
+        run_answered(r, answer_of(buf_text(&r->submitted), r->submitted.len, run_answer_type(r)),
             RLM_ANSWERED);
         return;
     }
@@ -232,7 +168,7 @@ void replay_step(void *arg)
         replay_log_read(resume_recorded(r->resume), &call->reply, &text, &reply.error);
     reply.text = buf_text(&text);
     reply.len = text.len;
-    turn_take_reply(r, &reply);
+    r->replied(r, &reply);
 }
 
 /* ---- cells ---- */
@@ -252,11 +188,7 @@ static int skip_recorded_block(
     else
         cell_result_free(&result);
     r->restarts += cell->died;
-    if (cell->died)
-        turn_finish(r);
-    else
-        turn_next_block(r);
-    return 1;
+    return cell->died ? REPLAY_DIED : REPLAY_SKIPPED;
 }
 
 int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err)

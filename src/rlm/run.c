@@ -66,6 +66,15 @@ void run_tell(struct rlm_run *r, enum rlm_event_kind kind, const char *text, siz
     run_tell_event(r, &event);
 }
 
+const char *run_cell_complaint(const struct cell_result *c)
+{
+    if (c->error.traceback)
+        return c->error.traceback;
+    if (c->error.message)
+        return c->error.message;
+    return c->reason.code != ERROR_NONE ? c->reason.text : "";
+}
+
 void run_calls_changed(void *arg)
 {
     struct rlm_run *r = arg;

@@ -91,7 +91,8 @@ struct rlm_run {
     bool is_place;          /* a session's, which has child runs and is none */
     struct run_place place; /* its texts are the run's */
     char *question, *model;
-    struct lm *lm; /* writes the code */
+    struct lm *lm;                                                    /* writes the code */
+    void (*replied)(struct rlm_run *r, const struct lm_reply *reply); /* turn_take_reply */
     struct account account;
     bool reserved;     /* the first call of a child, when it was asked for */
     rlm_done_fn *done; /* NULL: cancelled, not called */
@@ -176,6 +177,9 @@ void run_tell_call(void *run, const struct broker_call_event *event);
 void run_tell_retry(
     struct rlm_run *r, uint64_t call, const char *model, const struct lm_retry *retry);
 
+/* Describes for events why a cell failed: the traceback, or the reason. */
+const char *run_cell_complaint(const struct cell_result *c);
+
 /* run_start.c: what fails is told to the record and by the return, not by `done`; the call that was
  * reserved for it is the run's in either case. */
 int run_start(struct tree *tree, const struct run_place *place, rlm_done_fn *done, void *arg,
@@ -189,18 +193,24 @@ void run_end(struct rlm_run *run, enum rlm_status status, const struct error *wh
 void run_fail(struct rlm_run *run, const struct error *why);
 /* Ends it as the error says. */
 void run_end_badly(struct rlm_run *run, const struct error *why);
+/* Ends it with this answer, which it takes; NULL means lack of memory. */
+void run_answered(struct rlm_run *r, char *json, enum rlm_status status);
 void run_time_is_up(void *run); /* the timer's */
+/* Ends a candidate with its call; its cell is lost. */
+void candidate_end(struct rlm_run *c, const char *by);
+/* The code of a candidate has ended, or its reply had none. */
+void candidate_over(struct rlm_run *c);
+/* Takes the result of a cell, with its code, for the selector and for events. */
+void candidate_note_cell(struct rlm_run *c, struct cell_result *result);
 
 /* run_broker.c */
 int run_open_broker(struct rlm_run *r, struct error *err);
 /* Whether its code may call the user's tools. */
 bool run_has_tools(const struct rlm_run *r);
+extern const struct session_events run_guest_events; /* of the session of a run or candidate */
 
 /* run_session.c: a run gets its session, and then has its first turn. */
 int run_session_start(struct rlm_run *r, struct error *err);
-/* Forks the run's session for a candidate. */
-int run_session_fork(
-    struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err);
 void run_session_restart(void *run); /* the timer's: the sandbox died under a cell */
 
 /* messages.c: what a run and its model have said to each other. */
@@ -238,9 +248,8 @@ int images_recall(
 /* A message's text and images as parts, 1 + images.count of them. */
 size_t images_parts(const struct message *m, struct lm_part *parts);
 
-/* model_call.c: asks the model; turn_take_reply gets the reply. */
+/* model_call.c: asks the model; r->replied gets the reply, or why there is none. */
 int model_call_begin(struct rlm_run *r, struct error *err);
-void model_call_cancel(struct rlm_run *r); /* if there is one */
 /* Waits for an approval of a recorded call's costs; `go` is called later, from the loop. */
 int model_call_ask(struct rlm_run *r, const struct budget_call *call, const char *key,
     void (*go)(void *run), struct error *err);
@@ -251,24 +260,13 @@ void turn_begin(struct rlm_run *r);      /* asks the model */
 void turn_next_block(struct rlm_run *r); /* of its reply */
 void turn_finish(struct rlm_run *r);     /* tells it what became of them */
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply);
-/* Describes for events why a cell failed: the traceback, or the reason. */
-const char *cell_complaint(const struct cell_result *c);
-/* Ends the run with this answer, which it takes; NULL means lack of memory. */
-void turn_answered(struct rlm_run *r, char *json, enum rlm_status status);
 
 /* candidates.c: several replies to a turn, each with a fork of the session. A candidate is an
  * rlm_run with `of` set: it has a session, a broker and the state of a turn of its own, and
  * everything else is that of its run. Its turn ends in candidate_over. */
-/* Begins the turn with several candidates, or with one where there are no more. */
-int candidates_begin(struct rlm_run *r, struct error *err);
-/* The code of a candidate has ended, or its reply had none. */
-void candidate_over(struct rlm_run *c);
-/* It has no reply, or cannot go on. */
-void candidate_failed(struct rlm_run *c, const struct error *why);
-/* Takes the result of a cell, with its code, for the selector and for events. */
-void candidate_note_cell(struct rlm_run *c, struct cell_result *result);
-/* Ends them with the run: their calls end, and their cells are lost. */
-void candidates_end(struct rlm_run *r, const char *by);
+/* Begins the turn with several candidates, or with one where there are no more. `kept` goes on with
+ * the turn of the one that was kept, if it neither answered nor died. */
+int candidates_begin(struct rlm_run *r, void (*kept)(struct rlm_run *r), struct error *err);
 /* Closes their sessions: outside of all callbacks. */
 void candidates_free(struct rlm_run *r);
 
@@ -278,8 +276,10 @@ void compact_count(struct rlm_run *r, const struct lm_usage *usage);
 /* Whether a summary comes before the next turn. */
 bool compact_is_due(struct rlm_run *r);
 int compact_begin(struct rlm_run *r, struct error *err);
-/* Takes it, and goes on. */
-void compact_take_summary(struct rlm_run *r, const char *said, size_t len);
+/* Puts it in place of the messages. */
+int compact_take_summary(struct rlm_run *r, const char *summary, size_t len, struct error *err);
+/* Whether the code has the messages as `history`: the guest has our helpers. */
+bool compact_has_history(const struct rlm_run *r);
 /* Of the run that this one goes on from, whose messages it has. */
 void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 
@@ -287,6 +287,26 @@ void compact_take_over(struct rlm_run *r, const struct rlm_run *last);
 int replay_open(struct rlm_run *r, struct error *err);
 /* As broker_children has it: the child had ended. */
 int replay_skip_child(void *run, const struct recorded_run *child, struct error *err);
+/* The call that comes next, with the messages that the model got; NULL: it is a new one. */
+int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err);
+/* The reply to a call that had ended comes from the record, soon. */
+int replay_reply(struct rlm_run *r, struct recorded_call *call, const struct lm_request *request,
+    struct error *err);
+/* The cell that comes next. 0: it is to run, as r->same_cell if it is not new; otherwise nothing of
+ * it is needed, as of all cells of a sandbox that died, or it is the one in which the sandbox died.
+ */
+enum { REPLAY_SKIPPED = 1, REPLAY_DIED };
+int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err);
+/* The end of r->same_cell, which must be as it was. */
+int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struct error *err);
+void replay_step(void *run); /* the timer's */
+
+/* replay_end.c: the end of a run that is resumed. */
+/* The run does not do what the record says: its tree stops, as soon as it may be closed. */
+void run_diverged(void *run, const struct error *why);
+/* Ends the whole tree soon, from the loop, because a step could not be recorded. The record is
+ * as if the process had died there, so a resumed run pays for nothing twice. */
+void run_unrecorded(struct rlm_run *r, const struct error *why);
 /* Whether the tree, whose root ends so, was suspended, or was not replayed to its end and can be
  * tried again; then nothing more of it is written to the record. Below the root it is what the root
  * said. */
@@ -294,22 +314,6 @@ bool replay_goes_back(struct rlm_run *r, enum rlm_status status);
 void replay_go_back(struct rlm_run *r);
 /* At its end: what of it was replayed, for whoever resumed the tree. */
 void replay_tell(struct rlm_run *r);
-/* The call that comes next, with the messages that the model got; NULL: it is a new one. */
-int replay_next_call(struct rlm_run *r, struct recorded_call **out, struct error *err);
-/* The reply to a call that had ended comes from the record, soon. */
-int replay_reply(struct rlm_run *r, struct recorded_call *call, const struct lm_request *request,
-    struct error *err);
-/* The cell that comes next. 1: it needs not run, and what follows it has begun; 0: it is to run,
- * as r->same_cell if it is not new. */
-int replay_next_block(struct rlm_run *r, const struct reply_block *block, struct error *err);
-/* The end of r->same_cell, which must be as it was. */
-int replay_check_cell(struct rlm_run *r, const struct cell_result *result, struct error *err);
-void replay_step(void *run); /* the timer's */
-/* The run does not do what the record says: its tree stops, as soon as it may be closed. */
-void run_diverged(void *run, const struct error *why);
-/* Ends the whole tree soon, from the loop, because a step could not be recorded. The record is
- * as if the process had died there, so a resumed run pays for nothing twice. */
-void run_unrecorded(struct rlm_run *r, const struct error *why);
 
 /* skip_recorded.c: reports calls that are not repeated to recordings. For a run, these are all
  * of its calls and those of its child runs. */

@@ -1,6 +1,10 @@
-/* rlm/run_broker.c: opens the broker that answers the calls of a run's code. */
+/* rlm/run_broker.c: opens the broker that answers the calls of a run's code, and passes on what its
+ * session reports.
+ */
 #include <string.h>
 
+#include "broker/network_ask.h"
+#include "broker/network_log.h"
 #include "rlm/run.h"
 
 bool run_has_tools(const struct rlm_run *r)
@@ -68,3 +72,52 @@ int run_open_broker(struct rlm_run *r, struct error *err)
     };
     return broker_open(&broker, &r->broker, err);
 }
+
+/* ---- what the session reports ---- */
+
+static void run_guest_call(void *arg, struct session *s, const struct session_call *call)
+{
+    struct rlm_run *r = arg;
+    if (r->broker)
+        broker_call(r->broker, s, call);
+}
+
+static void run_guest_call_dropped(void *arg, struct session *s, uint64_t id)
+{
+    struct rlm_run *r = arg;
+    if (r->broker)
+        broker_drop(r->broker, s, id);
+}
+
+static void run_guest_output(void *arg, struct session *s, int stream, const char *data, size_t len)
+{
+    struct rlm_run *r = arg;
+    struct rlm_event event = {
+        .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data, .len = len
+    };
+    if (!r->finished)
+        run_tell_event(r, &event);
+}
+
+static void run_guest_display(void *arg, struct session *s, const struct bundles *results)
+{
+    struct rlm_run *r = arg;
+    struct rlm_event event = { .kind = RLM_EVENT_DISPLAY, .text = "", .results = results };
+    if (!r->finished && r->in_cell)
+        run_tell_event(r, &event);
+}
+
+static bool run_guest_request(void *arg, struct session *s, const struct egress_request *request)
+{
+    struct rlm_run *r = arg;
+    return !r->broker || network_log_add(r->broker, request);
+}
+
+static bool run_guest_approve(void *arg, struct session *s, struct droste_network_request *request)
+{
+    struct rlm_run *r = arg;
+    return r->broker && network_ask(r->broker, s, request);
+}
+
+const struct session_events run_guest_events = { run_guest_call, run_guest_call_dropped,
+    run_guest_output, run_guest_display, run_guest_request, run_guest_approve };

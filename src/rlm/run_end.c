@@ -1,12 +1,61 @@
 /* rlm/run_end.c: `run_end` is the only end of a run: it ends the child runs, closes the record and
  * calls the caller, once.
  */
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/cleanup.h"
+#include "rlm/candidate.h"
 #include "rlm/run.h"
 
 /* A run whose calls wait for approvals looks at its time limit at least so rarely. */
 #define HELD_LOOK_SECONDS 0.25
+
+/* ---- what ends with a run ---- */
+
+static void end_call(struct rlm_run *r, struct lm_call **call)
+{
+    struct lm_reply cancelled = { .text = "", .finish = "" };
+    if (*call)
+        lm_cancel(steal(call), &cancelled);
+    error_set(&cancelled.error, ERROR_CANCELLED, "the run ended");
+    budget_settle(&r->tree->budget, &r->hold, &cancelled);
+    run_record_call_end(r, &cancelled, NULL);
+}
+
+static void end_model_call(struct rlm_run *r)
+{
+    if (!r->call && !r->cost.budget)
+        return;
+    cost_ask_leave(&r->cost);
+    end_call(r, &r->call);
+}
+
+void candidate_end(struct rlm_run *c, const char *by)
+{
+    c->finished = true;
+    timer_stop(c->step);
+    end_model_call(c);
+    broker_close(steal(&c->broker));
+    run_record_cell_lost(c, by);
+}
+
+/* Their calls end, and their cells are lost. */
+static void end_candidates(struct rlm_run *r, const char *by)
+{
+    struct candidates *all = r->candidates;
+    if (!all)
+        return;
+    timer_stop(all->step);
+    if (all->choice)
+        all->choice->run = NULL;
+    if (all->call)
+        end_call(r, &all->call);
+    for (size_t i = 0; i < all->count; i++) {
+        if (r->tree->o.again || r->tree->back)
+            replay_go_back(all->items[i]);
+        candidate_end(all->items[i], by);
+    }
+}
 
 /* Cancels calls of threads in a session that outlives the run. */
 static void give_up_waiting(struct rlm_run *r)
@@ -15,6 +64,8 @@ static void give_up_waiting(struct rlm_run *r)
     error_set(&why, ERROR_CANCELLED, "the run that made this call has ended");
     broker_give_up(r->broker, r->session, &why);
 }
+
+/* ---- ends ---- */
 
 void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
 {
@@ -29,8 +80,8 @@ void run_end(struct rlm_run *r, enum rlm_status status, const struct error *why)
     bool again = r->tree->o.again, back = !again && replay_goes_back(r, status);
     if (again || back)
         replay_go_back(r);
-    model_call_cancel(r);
-    candidates_end(r, rlm_status_name(status));
+    end_model_call(r);
+    end_candidates(r, rlm_status_name(status));
     if (r->reserved)
         budget_unreserve(&r->tree->budget, 1);
     if (r->tree->o.keep && r->broker && r->session)
@@ -81,6 +132,41 @@ void run_end_badly(struct rlm_run *r, const struct error *why)
     run_end(r, status, why);
 }
 
+void candidate_note_cell(struct rlm_run *c, struct cell_result *result)
+{
+    if (!array_room(c->tried, c->tried_count, &c->tried_cap)) {
+        cell_result_free(result);
+        return;
+    }
+    c->tried[c->tried_count++] =
+        (struct tried_cell){ c->code ? steal(&c->code) : strdup(""), *result };
+    *result = (struct cell_result){ 0 };
+}
+
+void candidate_over(struct rlm_run *c)
+{
+    struct candidates *all = c->of->candidates;
+    if (c->over)
+        return;
+    c->over = true;
+    c->order = (unsigned)++all->over;
+    bool first = c->tree->o.select == SELECT_FIRST && candidate_has_submitted(c);
+    if (all->over == all->count || first)
+        timer_start(all->step, 0, 0);
+}
+
+/* It has no reply, or cannot go on. */
+static void candidate_failed(struct rlm_run *c, const struct error *why)
+{
+    if (why->code == ERROR_STORE) {
+        run_fail(c->of, why);
+        return;
+    }
+    c->result.error = *why;
+    c->failed = true;
+    candidate_over(c);
+}
+
 void run_fail(struct rlm_run *r, const struct error *why)
 {
     if (r->of) {
@@ -91,6 +177,22 @@ void run_fail(struct rlm_run *r, const struct error *why)
         run_unrecorded(r, why);
     if (!r->tree->root->diverged.code) /* that ends the whole tree */
         run_end_badly(r, why);
+}
+
+void run_answered(struct rlm_run *r, char *json, enum rlm_status status)
+{
+    struct error err = { 0 };
+    r->result.answer = json;
+    if (r->of && json) {
+        candidate_over(r);
+        return;
+    }
+    if (!json) {
+        error_memory(&err);
+        run_fail(r, &err);
+        return;
+    }
+    run_end(r, status, NULL);
 }
 
 /* If a volume could not be written back, the result becomes an error but keeps its answer.

@@ -5,73 +5,14 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "broker/network_ask.h"
-#include "broker/network_log.h"
 #include "rlm/prompt.h"
 #include "rlm/run.h"
-
-static void run_session_guest_call(void *arg, struct session *s, const struct session_call *call)
-{
-    struct rlm_run *r = arg;
-    if (r->broker)
-        broker_call(r->broker, s, call);
-}
-
-static void run_session_guest_call_dropped(void *arg, struct session *s, uint64_t id)
-{
-    struct rlm_run *r = arg;
-    if (r->broker)
-        broker_drop(r->broker, s, id);
-}
-
-static void run_session_guest_output(
-    void *arg, struct session *s, int stream, const char *data, size_t len)
-{
-    struct rlm_run *r = arg;
-    struct rlm_event event = {
-        .kind = RLM_EVENT_OUTPUT, .stream = stream, .text = data, .len = len
-    };
-    if (!r->finished)
-        run_tell_event(r, &event);
-}
-
-static void run_session_guest_display(void *arg, struct session *s, const struct bundles *results)
-{
-    struct rlm_run *r = arg;
-    struct rlm_event event = { .kind = RLM_EVENT_DISPLAY, .text = "", .results = results };
-    if (!r->finished && r->in_cell)
-        run_tell_event(r, &event);
-}
-
-static bool run_session_guest_request(
-    void *arg, struct session *s, const struct egress_request *request)
-{
-    struct rlm_run *r = arg;
-    return !r->broker || network_log_add(r->broker, request);
-}
-
-static bool run_session_guest_approve(
-    void *arg, struct session *s, struct droste_network_request *request)
-{
-    struct rlm_run *r = arg;
-    return r->broker && network_ask(r->broker, s, request);
-}
-
-static const struct session_events guest_events = { run_session_guest_call,
-    run_session_guest_call_dropped, run_session_guest_output, run_session_guest_display,
-    run_session_guest_request, run_session_guest_approve };
-
-int run_session_fork(
-    struct rlm_run *r, struct rlm_run *candidate, session_done_fn *done, struct error *err)
-{
-    return session_fork(r->session, &guest_events, candidate, done, r, &candidate->session, err);
-}
 
 static int run_session_open_session(struct rlm_run *r, struct error *err)
 {
     const struct rlm_options *o = &r->tree->o;
     r->session_options.answer = run_answer_type(r);
-    int rc = session_open(o->env, &r->session_options, &guest_events, r, &r->session, err);
+    int rc = session_open(o->env, &r->session_options, &run_guest_events, r, &r->session, err);
     if (rc < 0)
         return rc;
     r->result.isolation = session_isolation(r->session);

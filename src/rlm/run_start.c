@@ -103,6 +103,7 @@ static struct rlm_run *new_run(
         .model = place->model ? strdup(place->model) : NULL,
         .lm = tree_lm(tree, place->depth),
         .account = { .up = place->parent ? &place->parent->account : NULL },
+        .replied = turn_take_reply,
         .reserved = place->reserved,
         .done = done,
         .done_arg = arg,

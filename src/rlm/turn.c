@@ -22,24 +22,6 @@ enum {
     LAST_WORDS_MAX = 3, /* how often to ask the model for them */
 };
 
-/* ---- answers ---- */
-
-void turn_answered(struct rlm_run *r, char *json, enum rlm_status status)
-{
-    struct error err = { 0 };
-    r->result.answer = json;
-    if (r->of && json) {
-        candidate_over(r);
-        return;
-    }
-    if (!json) {
-        error_memory(&err);
-        run_fail(r, &err);
-        return;
-    }
-    run_end(r, status, NULL);
-}
-
 void turn_next(struct rlm_run *r)
 {
     struct error err = { 0 };
@@ -73,7 +55,7 @@ void turn_begin(struct rlm_run *r)
     r->candidate = 0;
     bool several = r->tree->o.candidates > 1 && !r->place.parent && !r->last;
     if (rc == 0)
-        rc = several ? candidates_begin(r, &err) : model_call_begin(r, &err);
+        rc = several ? candidates_begin(r, turn_finish, &err) : model_call_begin(r, &err);
     if (rc < 0)
         run_fail(r, &err);
 }
@@ -130,7 +112,7 @@ static void turn_take_words(struct rlm_run *r, const char *text, size_t len)
         turn_finish(r);
         return;
     }
-    turn_answered(r, answer, RLM_ANSWERED);
+    run_answered(r, answer, RLM_ANSWERED);
 }
 
 /* Without further code: an answer in words, a nudge, or the next turn. */
@@ -180,15 +162,6 @@ static char *submitted_answer(struct rlm_run *r, struct submission *submit)
     return json ? answer_of(json, len, run_answer_type(r)) : NULL;
 }
 
-const char *cell_complaint(const struct cell_result *c)
-{
-    if (c->error.traceback)
-        return c->error.traceback;
-    if (c->error.message)
-        return c->error.message;
-    return c->reason.code != ERROR_NONE ? c->reason.text : "";
-}
-
 static void cell_done(void *arg, struct cell_result *c)
 {
     struct rlm_run *r = arg;
@@ -196,7 +169,7 @@ static void cell_done(void *arg, struct cell_result *c)
     bool submitted = c->status == CELL_SUBMITTED, alive = c->alive;
     r->in_cell = false;
     bool late = c->status == CELL_TIMEOUT;
-    const char *complaint = cell_complaint(c);
+    const char *complaint = run_cell_complaint(c);
     struct rlm_event event = {
         .kind = RLM_EVENT_RESULT,
         .cell = c,
@@ -230,7 +203,7 @@ static void cell_done(void *arg, struct cell_result *c)
     if (rc < 0)
         run_fail(r, &err);
     else if (submitted)
-        turn_answered(r, answer, RLM_ANSWERED);
+        run_answered(r, answer, RLM_ANSWERED);
     else if (alive)
         turn_next_block(r);
     else if (r->of)
@@ -285,7 +258,11 @@ void turn_next_block(struct rlm_run *r)
     if (r->block++ > 0)
         buf_putc(&r->feedback, '\n');
     int rc = r->resume ? replay_next_block(r, &block, &err) : 0;
-    if (rc == 0 && r->tree->o.again && !r->same_cell)
+    if (rc == REPLAY_SKIPPED)
+        turn_next_block(r);
+    else if (rc == REPLAY_DIED)
+        turn_finish(r);
+    else if (rc == 0 && r->tree->o.again && !r->same_cell)
         run_end(r, RLM_EXHAUSTED, NULL);
     else if (rc == 0)
         rc = run_block(r, &block, &err);
@@ -338,8 +315,43 @@ static void take_last_words(struct rlm_run *r, const char *text, size_t len)
         "the model did not submit within %u turn%s; this is its last reply", r->place.iterations,
         text_plural(r->place.iterations));
     r->result.error = err;
-    turn_answered(r, answer, RLM_EXHAUSTED);
+    run_answered(r, answer, RLM_EXHAUSTED);
 }
+
+/* ---- a summary before a turn ---- */
+
+/* If the session is dead, the new one receives the history, too. */
+static void history_is_set(void *arg, struct cell_result *c)
+{
+    struct rlm_run *r = arg;
+    struct error err = { 0 };
+    bool bad = c->status != CELL_OK && c->alive;
+    if (bad)
+        context_refused(r->chat.bound_history, c, &err);
+    cell_result_free(c);
+    if (r->finished)
+        return;
+    if (bad) {
+        run_fail(r, &err);
+        return;
+    }
+    turn_begin(r);
+}
+
+static void take_summary(struct rlm_run *r, const struct lm_reply *reply)
+{
+    struct error err = { 0 };
+    int rc = compact_take_summary(r, reply->text, reply->len, &err);
+    bool binds = rc == 0 && compact_has_history(r) && session_is_alive(r->session);
+    if (binds)
+        rc = chat_bind_history(&r->chat, r->session, history_is_set, r, &err);
+    if (rc < 0)
+        run_fail(r, &err);
+    else if (!binds)
+        turn_begin(r);
+}
+
+/* ---- the reply ---- */
 
 void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
 {
@@ -352,7 +364,7 @@ void turn_take_reply(struct rlm_run *r, const struct lm_reply *reply)
     }
     compact_count(run_owner(r), &reply->usage);
     if (r->compacting) {
-        compact_take_summary(r, reply->text, reply->len);
+        take_summary(r, reply);
         return;
     }
     run_tell(r, RLM_EVENT_REPLY, reply->text, reply->len);

@@ -74,7 +74,7 @@ static void an_answer_in_words_ends_the_run(void **state)
 
 static void an_answer_without_memory_is_an_error(void **state)
 {
-    turn_answered(&run, NULL, RLM_ANSWERED);
+    run_answered(&run, NULL, RLM_ANSWERED);
     assert_ended(RLM_ERROR, ERROR_MEMORY);
 }
 
@@ -120,13 +120,13 @@ static void the_result_of_a_run_is_told_once(void **state)
 static void a_complaint_is_the_best_that_there_is(void **state)
 {
     struct cell_result cell = { 0 };
-    assert_string_equal(cell_complaint(&cell), "");
+    assert_string_equal(run_cell_complaint(&cell), "");
     cell.reason = (struct error){ .code = ERROR_LOST, .text = "killed" };
-    assert_string_equal(cell_complaint(&cell), "killed");
+    assert_string_equal(run_cell_complaint(&cell), "killed");
     cell.error.message = (char *)"division by zero";
-    assert_string_equal(cell_complaint(&cell), "division by zero");
+    assert_string_equal(run_cell_complaint(&cell), "division by zero");
     cell.error.traceback = (char *)"Traceback";
-    assert_string_equal(cell_complaint(&cell), "Traceback");
+    assert_string_equal(run_cell_complaint(&cell), "Traceback");
 }
 
 #define turn_test(f) cmocka_unit_test_setup_teardown(f, turn_setup, turn_teardown)
