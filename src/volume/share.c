@@ -1,6 +1,4 @@
-/* volume/share.c: see share.h. Chunks are read by their names, so what somebody else has written
- * into the directory is either what was committed, or refused.
- */
+/* volume/share.c: see share.h. */
 #include "volume/share.h"
 
 #include <errno.h>
@@ -17,94 +15,7 @@
 #include "volume/internal.h"
 #include "volume/pack.h"
 
-/* A chunk has about 1 MiB. */
-enum { CHUNK_LEAST = 256 << 10, CHUNK_MOST = 4 << 20, CHUNK_BITS = 20 };
-enum { CHUNK_NAME = HASH_TEXT_SIZE - 1 };
-
 static const char commit_format[] = "droste volume 1\nsize %llu\nfiles %llu\n";
-
-struct share {
-    const char *path;
-    int directory;
-};
-
-static int share_failed(const struct share *s, const char *what, struct error *err)
-{
-    return error_set_errno(err, ERROR_IO, "%s a chunk of a volume in %.160s", what, s->path);
-}
-
-static int share_open(const char *path, struct share *out, struct error *err)
-{
-    *out = (struct share){ path, open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
-    return out->directory < 0 ? error_set_errno(err, ERROR_IO,
-                                    "opening the shared directory "
-                                    "%.160s",
-                                    path)
-                              : 0;
-}
-
-/* ---- chunks ---- */
-
-static bool chunk_name_is_ok(const char *name)
-{
-    return strlen(name) == CHUNK_NAME && strspn(name, "0123456789abcdef") == CHUNK_NAME;
-}
-
-static int chunk_write(int directory, const char *name, const void *data, size_t len)
-{
-    char fresh[ATOMIC_REPLACE_NAME];
-    if (atomic_replace_name(fresh, NULL) < 0)
-        return -1;
-    cleanup_fd int fd = openat(directory, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -1;
-    if (file_write_all(fd, data, len) == 0 && fsync(fd) == 0 &&
-        atomic_replace_move(directory, fresh, directory, name, 0) == 0)
-        return 0;
-    int number = errno;
-    unlinkat(directory, fresh, 0);
-    errno = number;
-    return -1;
-}
-
-/* Stores it unless it is there already. */
-static int chunk_put(const struct share *s, const void *data, size_t len, char name[HASH_TEXT_SIZE],
-    struct error *err)
-{
-    int rc = hash_sha256(data, len, name, err);
-    if (rc < 0)
-        return rc;
-    char first[3] = { name[0], name[1], '\0' };
-    if (mkdirat(s->directory, first, 0700) < 0 && errno != EEXIST)
-        return share_failed(s, "writing", err);
-    cleanup_fd int directory = open_beneath(s->directory, first, O_RDONLY | O_DIRECTORY, 0);
-    if (directory < 0)
-        return share_failed(s, "writing", err);
-    struct stat st;
-    bool is_there = fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    S_ISREG(st.st_mode) && (size_t)st.st_size == len;
-    return is_there || chunk_write(directory, name, data, len) == 0
-               ? 0
-               : share_failed(s, "writing", err);
-}
-
-/* Into an empty buf. */
-static int chunk_get(const struct share *s, const char *name, struct buf *out, struct error *err)
-{
-    char path[CHUNK_NAME + 4], found[HASH_TEXT_SIZE];
-    snprintf(path, sizeof path, "%.2s/%s", name, name);
-    cleanup_fd int fd = open_beneath(s->directory, path, O_RDONLY, 0);
-    if (fd < 0 && errno == ENOENT)
-        return error_set(err, ERROR_NOT_FOUND, "the chunk %.16s… is not in %.160s", name, s->path);
-    if (fd < 0)
-        return share_failed(s, "reading", err);
-    int rc = file_read_fd(fd, "a chunk of a volume", CHUNK_MOST, out, err);
-    if (rc == 0)
-        rc = hash_sha256(buf_text(out), out->len, found, err);
-    if (rc == 0 && strcmp(found, name) != 0)
-        rc = error_set(err, ERROR_PROTOCOL, "the chunk %.16s… in %.160s is damaged", name, s->path);
-    return rc;
-}
 
 /* ---- where chunks end ---- */
 
@@ -136,7 +47,7 @@ static size_t chunk_end(const uint64_t table[256], const unsigned char *data, si
 /* ---- commits ---- */
 
 struct committing {
-    struct share share;
+    struct chunk_store share;
     uint64_t table[256];
     struct buf names;
     unsigned char data[CHUNK_MOST];
@@ -178,7 +89,7 @@ int volume_commit(const struct volume *v, const char *share, char commit[HASH_TE
     if (!c)
         return error_memory(err);
     chunk_make_table(c->table);
-    int rc = share_open(share, &c->share, err);
+    int rc = chunk_store_open(share, &c->share, err);
     if (rc == 0)
         rc = volume_pack(v, &file, &paths, err);
     buf_printf(&c->names, commit_format, (unsigned long long)v->limits.size,
@@ -193,12 +104,12 @@ int volume_commit(const struct volume *v, const char *share, char commit[HASH_TE
         *count = (droste_volume_count){ .files = paths.count, .bytes = (uint64_t)st.st_size };
     buf_free(&c->names);
     list_clear(&paths);
-    close_fd(&c->share.directory);
+    chunk_store_close(&c->share);
     return rc < 0 ? error_wrap(err, "committing volume '%s'", v->name) : 0;
 }
 
 /* Writes the data of a commit to a file, and gives its limits. */
-static int commit_get(const struct share *s, const char *commit, int file,
+static int commit_get(const struct chunk_store *s, const char *commit, int file,
     struct volume_limits *limits, struct error *err)
 {
     cleanup_buf struct buf names = { 0 }, chunk = { 0 };
@@ -241,8 +152,8 @@ int volume_create_from(
 {
     struct volume_limits limits = { 0 };
     struct volume *v = NULL;
-    struct share s;
-    int rc = share_open(share, &s, err);
+    cleanup_chunk_store struct chunk_store s = { .directory = -1 };
+    int rc = chunk_store_open(share, &s, err);
     if (rc == 0)
         rc = root_make(root, err);
     cleanup_fd int file = rc < 0 ? -1 : open(root, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -250,7 +161,6 @@ int volume_create_from(
         rc = root_failed(root, "writing to", err);
     if (rc == 0)
         rc = commit_get(&s, commit, file, &limits, err);
-    close_fd(&s.directory);
     if (rc == 0)
         rc = volume_create(root, name, &limits, err);
     if (rc < 0)

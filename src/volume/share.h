@@ -1,14 +1,12 @@
-/* volume/share.h: volumes as chunks in a directory that several machines share.
+/* volume/share.h: volumes as chunks in a directory (base/chunk.h).
  *
- *   DIR/ab/abcd…   a chunk, by its SHA-256; written beside, synced, and renamed
- *
- * A commit is a chunk, too: the limits of the volume and the names of the chunks of its data, which
- * is serialised as in pack.h. A chunk ends where a rolling hash of its last bytes says so, so that
- * chunks of what has not changed are the same, and are there already. Chunks are never removed.
+ * A commit is a list of chunks: the limits of the volume and the names of the chunks of its data,
+ * which is serialised as in pack.h. A chunk ends where a rolling hash of its last bytes says so, so
+ * that chunks of what has not changed are the same, and are there already.
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/chunk.h"
 #include "volume/volume.h"
 
 /* Stores the data of a volume that is open exclusively, and gives the commit's name. */

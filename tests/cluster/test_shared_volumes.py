@@ -1,4 +1,4 @@
-"""Volumes with a commit in a shared directory: one node at a time writes them."""
+"""Volumes with a commit, which another node opens: one node at a time writes them."""
 import os
 import shutil
 import time
@@ -55,3 +55,75 @@ def test_a_volume_goes_on_elsewhere_from_its_last_commit_and_has_one_writer(star
         "code") == "node_cut_off")
     nats.start()
     wait_until(lambda: read(second, "d") == [4])
+
+
+def chunks_of(node):
+    """The files of the chunks that a node keeps."""
+    return [os.path.join(place, name)
+            for place, _, names in os.walk(os.path.join(node.home, "data", "volumes.chunks"))
+            for name in names if len(name) == 64]
+
+
+def lose_disk(node):
+    node.kill()
+    for name in ("volumes", "volumes.chunks"):
+        shutil.rmtree(os.path.join(node.home, "data", name))
+
+
+def test_without_a_shared_directory_another_node_keeps_the_last_commit(start, nats):
+    first, second = [start("--node", "n%d" % i) for i in range(2)]
+    lost = os.path.join(first.home, "data", "volumes.lost")
+    blob = ["%064x" % (i * 2654435761 % 2**64) for i in range(40000)]     # some chunks
+
+    def read(node, name):
+        status, answer = node.ask("GET", FILE + name)
+        return answer if status == 200 else status
+    wait_until(lambda: len(first.ask("GET", "/v1/cluster")[1]["nodes"]) == 2)
+    assert first.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+    assert first.ask("PUT", FILE + "blob", blob)[0] == 204
+    assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
+    assert len(chunks_of(second)) > 2                        # before the answer
+    assert first.ask("PUT", FILE + "b", [2])[0] == 204       # is in no commit
+
+    lose_disk(first)
+    good = {path: open(path, "rb").read() for path in chunks_of(second)}
+    for path, data in good.items():                          # a node whose data are wrong
+        with open(path, "r+b") as f:
+            f.write(bytes([data[0] ^ 1]))
+    first.start()
+    wait_until(lambda: read(first, "blob") == 503 and
+               "is not the chunk" in open(os.path.join(first.home, "log")).read())
+    assert not os.path.exists(os.path.join(first.home, "data", "volumes", "data"))
+    for path, data in good.items():
+        with open(path, "wb") as f:
+            f.write(data)
+    wait_until(lambda: read(first, "blob") == blob)
+    assert read(first, "b") == 404
+
+    first.kill()
+    wait_until(lambda: read(second, "blob") == blob)
+    assert second.ask("DELETE", "/v1/volumes/data")[0] == 204
+    first.start()                                            # still has what was removed
+    wait_until(lambda: os.path.exists(lost) and os.listdir(lost))
+    for node in (first, second):
+        wait_until(lambda: read(node, "blob") == 404)
+        assert node.ask("GET", "/v1/volumes")[1]["volumes"] == []
+    assert first.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+
+    assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "two"})[0] == 200
+    nats.kill()                                              # and then its disk is lost
+    parked = os.path.join(lost, "data")
+    wait_until(lambda: os.path.exists(parked))
+    shutil.rmtree(parked)
+    nats.start()
+    wait_until(lambda: first.ask("GET", "/v1/volumes/data")[0] == 200)
+
+
+def test_only_nodes_get_chunks(start):
+    node = start("--node", "n0")
+    assert node.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+    assert node.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
+    name = os.path.basename(chunks_of(node)[0])
+    for method, path in (("GET", "/v1/chunks/"), ("PUT", "/v1/commits/")):
+        status, answer = node.ask(method, path + name)
+        assert status == 401 and answer["error"]["code"] == "ticket"

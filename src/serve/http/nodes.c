@@ -263,15 +263,34 @@ static void ticket_write(struct buf *out, unsigned node, const char *method, con
         (long long)expires_ms);
 }
 
-void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
+static void ticket_put(struct server *s, unsigned number, const char *method, const char *target,
+    const char *account, const char *client, struct buf *head)
 {
     cleanup_buf struct buf text = { 0 };
     char ticket[TICKET_SIZE];
     long long expires_ms = clock_wall_ms() + TICKET_LIFE_MS;
-    ticket_write(&text, number, r->method, r->target, r->account ? r->account->key.id : "",
-        r->client->address, expires_ms);
-    if (!buf_failed(&text) && registry_sign(r->server->nodes, buf_text(&text), ticket) == 0)
+    ticket_write(&text, number, method, target, account, client, expires_ms);
+    if (!buf_failed(&text) && registry_sign(s->nodes, buf_text(&text), ticket) == 0)
         buf_printf(head, RELAY_TICKET ": %lld %s\r\n", expires_ms, ticket);
+}
+
+void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
+{
+    ticket_put(r->server, number, r->method, r->target, r->account ? r->account->key.id : "",
+        r->client->address, head);
+}
+
+struct upstream *nodes_ask(
+    struct server *s, unsigned number, const char *method, const char *target)
+{
+    cleanup_buf struct buf head = { 0 };
+    buf_printf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, target);
+    ticket_put(s, number, method, target, "", "", &head);
+    buf_puts(&head, strcmp(method, "GET") == 0 ? "\r\n" : "Content-Length: 0\r\n\r\n");
+    struct upstream *u = buf_failed(&head) ? NULL : nodes_connect(s, number);
+    if (u)
+        upstream_send(u, buf_text(&head), head.len);
+    return u;
 }
 
 bool nodes_read_ticket(const char *field, int64_t now_ms, int64_t *expires_ms, const char **mac)

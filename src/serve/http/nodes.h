@@ -33,6 +33,10 @@ void nodes_close(struct server *s);
 unsigned nodes_route(struct request *r);
 /* A connection to a node; NULL: there is none. */
 struct upstream *nodes_connect(struct server *s, unsigned number);
+/* The same with a request of this node's own that has no body, which is sent already. The caller
+ * sets arg and functions. */
+struct upstream *nodes_ask(
+    struct server *s, unsigned number, const char *method, const char *target);
 /* By index, until NULL; this node is one of them. */
 const struct node *nodes_peer_at(const struct server *s, size_t index);
 /* The next node of the circle of all, by number, that began at `first`; 0: it is closed. */

@@ -1,10 +1,11 @@
-/* serve/native/snapshots.c: snapshots of volumes. In a cluster whose nodes share a directory, a
- * snapshot is a commit, too: the volume goes on from the last one if its node is lost.
+/* serve/native/snapshots.c: snapshots of volumes. In a cluster a snapshot is a commit, too: the
+ * volume goes on from the last one if its node is lost.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/native/volume_job.h"
@@ -106,10 +107,8 @@ static void snapshot_made(struct work *w)
     }
     w->r->state = job;
     w->r->on_gone = volume_job_on_gone;
-    if (!owners_commit(
-            w->server, queue_key_of(w->r), job->name, job->commit, snapshot_on_committed, job))
-        snapshot_on_committed(job,
-            &(struct bus_answer){ .result = BUS_CONFLICT, .why = "another node has the volume" });
+    owners_commit(w->server, queue_key_of(w->r), job->name, job->commit, job->began_ns,
+        snapshot_on_committed, job);
 }
 
 static int snapshot_restore(struct volume_job *job, droste *d, droste_volume *v, droste_error *err)
@@ -136,9 +135,12 @@ static void snapshot_start(struct request *r, bool in_query,
     job->path = snapshot && text_is_name(snapshot) ? strdup(snapshot) : NULL;
     job->flags = DROSTE_VOLUME_ALONE;
     job->argument_status = 409;
-    job->share = act == snapshot_make && r->server->owners ? r->server->options->share : NULL;
+    job->began_ns = clock_ns();
+    bool has_key = r->server->owners && owners_find(r->server, queue_key_of(r), job->name);
+    bool is_needed = r->server->options->share && r->server->owners && act == snapshot_make;
+    job->share = act == snapshot_make && has_key ? owners_store(r->server) : NULL;
     job->w.end = job->share ? snapshot_made : job->w.end;
-    if (job->share && !owners_find(r->server, queue_key_of(r), job->name))
+    if (is_needed && !has_key)
         request_refuse(r, 409, "not_committed",
             "the volume '%s' is in no key of the cluster: it was made before this node joined, "
             "which may be only just now",

@@ -18,6 +18,7 @@ struct volume_job {
     char claim[BUS_SUBJECT_MAX + 1]; /* of a name in a cluster */
     const char *share;               /* where the snapshot is committed, too; NULL: nowhere */
     char commit[DROSTE_COMMIT_SIZE];
+    uint64_t began_ns; /* the same */
     unsigned depth;
     size_t most;
     int fd; /* of a file's content */

@@ -224,8 +224,7 @@ static const char volume_names_bucket[] = "droste-volumes";
 static void volume_release_claim(const struct volume_job *job)
 {
     if (job->claim[0])
-        bus_delete(
-            registry_bus(job->w.server->nodes), volume_names_bucket, job->claim, 0, NULL, NULL);
+        owners_release(job->w.server, job->claim);
 }
 
 /* The work begins, unless the client has gone or the name is another node's. */
@@ -389,6 +388,8 @@ static void volume_ended(struct work *w)
     struct volume_job *job = (struct volume_job *)w;
     if (job->rc == 0)
         volume_release_claim(job);
+    else if (job->claim[0])
+        owners_set_gone(w->server, job->claim, false);
     volume_job_end(w);
 }
 
@@ -399,8 +400,10 @@ void handle_volume_delete(struct request *r)
         job->is_closed = true;
         job->argument_status = 409; /* it is in use */
         job->w.end = volume_ended;
-        if (r->server->nodes)
+        if (r->server->nodes) {
             owners_key(queue_key_of(r), job->name, job->claim);
+            owners_set_gone(r->server, job->claim, true);
+        }
     }
     volume_job_start(job);
 }

@@ -10,10 +10,15 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/os/file.h"
 #include "base/text.h"
 #include "serve/http/work.h"
 #include "serve/log.h"
+#include "serve/sandbox/commits.h"
 #include "serve/sandbox/volume.h"
+
+/* A volume's last commit is copied again after so long if that failed. */
+enum { COPY_AGAIN_SECONDS = 10 };
 
 static const char owners_bucket[] = "droste-volumes", unowned[] = "-";
 
@@ -22,7 +27,12 @@ struct owner {
     char node[NODE_NAME_SIZE], commit[DROSTE_COMMIT_SIZE];
     uint64_t revision;
     bool is_parked;   /* its directory is moved away until the lease is back */
-    bool is_changing; /* this node opens it, or renews its lease */
+    bool is_changing; /* this node opens it, renews its lease, or removes its key */
+    bool is_gone;     /* its directory was removed, or is about to be, and then its key is */
+    bool is_copying;
+    char copied[DROSTE_COMMIT_SIZE]; /* what the node `copy` has, too */
+    unsigned copy;
+    uint64_t copy_failed_ns;
     struct owners *all;
     struct owner *next;
 };
@@ -31,7 +41,9 @@ struct owners {
     struct server *s;
     struct bus *bus;
     struct owner *first;
-    bool is_known;
+    bool is_known, is_copying;
+    char *own_store; /* NULL: commits are in the shared directory, or nowhere */
+    struct commit_transfers transfers;
 };
 
 /* ---- keys and values ---- */
@@ -71,6 +83,17 @@ static void owner_read_value(struct owner *o, const char *value)
     const char *space = strchr(value, ' ');
     owners_read_node(value, o->node);
     snprintf(o->commit, sizeof o->commit, "%s", space ? space + 1 : "");
+}
+
+const char *owners_store(const struct server *s)
+{
+    const struct owners *all = s->owners;
+    return !all ? NULL : s->options->share ? s->options->share : all->own_store;
+}
+
+struct commit_transfers *owners_transfers(const struct server *s)
+{
+    return s->owners && s->owners->own_store ? &s->owners->transfers : NULL;
 }
 
 static void owner_write(
@@ -203,13 +226,18 @@ static void owner_miss(struct owner *o)
         owner_write(o, unowned, o->commit, owner_on_given_up, o);
 }
 
+static bool owner_is_missing(const struct owner *o)
+{
+    return owner_has_own_name(o) && o->commit[0] && !o->is_parked && !owner_is_at(o, PLACE_SERVED);
+}
+
 static void owner_settle(struct owner *o)
 {
-    if (o->is_changing)
+    if (o->is_changing || o->is_gone)
         return;
     if (!owner_has_own_name(o))
         owner_lose(o);
-    else if (o->commit[0] && !o->is_parked && !owner_is_at(o, PLACE_SERVED))
+    else if (owner_is_missing(o))
         owner_miss(o);
 }
 
@@ -228,25 +256,93 @@ void owners_note(struct server *s, const char *key, const char *value, uint64_t 
     if (!o || o->revision >= revision)
         return;
     o->revision = revision;
+    o->is_gone = false;
     owner_read_value(o, value);
     owner_settle(o);
+}
+
+/* A volume that was removed while this node had lost it: what it still has is not served. One that
+ * was made afterwards is another volume; its lock is as old as it is. */
+static void owner_bury(struct owner *o, int64_t removed_ms)
+{
+    cleanup_free char *path = owner_path(o, o->is_parked ? PLACE_PARKED : PLACE_SERVED);
+    cleanup_free char *lock = path ? text_printf("%s/lock", path) : NULL;
+    struct stat st;
+    if (!lock || lstat(lock, &st) < 0)
+        return;
+    if ((int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000 < removed_ms)
+        owner_lose(o);
+}
+
+static void owners_on_removed(struct owners *all, const struct bus_entry *entry)
+{
+    struct owner read = { .all = all };
+    if (!owners_read_key(entry->key, &read))
+        return;
+    struct owner *o = owners_look(all, read.key, read.name);
+    if (!o) {
+        read.is_parked = owner_is_at(&read, PLACE_PARKED);
+        owner_bury(&read, entry->written_ms);
+    } else if (entry->revision > o->revision && o->is_changing) {
+        o->revision = entry->revision;
+        owner_read_value(o, unowned);
+    } else if (entry->revision > o->revision) {
+        if (!o->is_gone)
+            owner_bury(o, entry->written_ms);
+        owners_remove(all, o);
+    }
 }
 
 static void owners_on_entry(void *arg, const struct bus_entry *entry)
 {
     struct owners *all = arg;
-    struct owner read;
-    if (!entry->key) {
+    if (!entry->key)
         all->is_known = true;
-    } else if (entry->data) {
+    else if (entry->data)
         owners_note(all->s, entry->key, entry->data, entry->revision);
-    } else if (owners_read_key(entry->key, &read)) {
-        struct owner *o = owners_look(all, read.key, read.name);
-        if (o && !o->is_changing)
-            owners_remove(all, o);
-        else if (o)
-            owner_read_value(o, unowned);
-    }
+    else
+        owners_on_removed(all, entry);
+}
+
+/* ---- removal ---- */
+
+static void owner_on_deleted(void *arg, const struct bus_answer *a)
+{
+    struct owner *o = arg;
+    o->is_changing = false;
+    if (a->result == BUS_CONFLICT)
+        o->is_gone = false; /* the watch says whose it is */
+    else if (a->result == BUS_OK && o->is_gone)
+        owners_remove(o->all, o);
+}
+
+static void owner_delete(struct owner *o)
+{
+    char key[BUS_SUBJECT_MAX + 1];
+    owners_key(o->key, o->name, key);
+    o->is_changing = true;
+    bus_delete(o->all->bus, owners_bucket, key, o->revision, owner_on_deleted, o);
+}
+
+static struct owner *owners_look_key(const struct owners *all, const char *key)
+{
+    struct owner read;
+    return owners_read_key(key, &read) ? owners_look(all, read.key, read.name) : NULL;
+}
+
+void owners_set_gone(struct server *s, const char *key, bool is_gone)
+{
+    struct owner *o = owners_look_key(s->owners, key);
+    if (o && owner_has_own_name(o))
+        o->is_gone = is_gone;
+}
+
+void owners_release(struct server *s, const char *key)
+{
+    struct owner *o = owners_look_key(s->owners, key);
+    owners_set_gone(s, key, true);
+    if (o && o->is_gone && !o->is_changing)
+        owner_delete(o);
 }
 
 /* ---- the lease ---- */
@@ -262,14 +358,130 @@ static void owner_on_renewed(void *arg, const struct bus_answer *a)
     o->is_parked = false;
 }
 
+/* ---- copies ---- */
+
+/* What another node is to have, too. The volume may change its node meanwhile, or be removed. */
+struct owner_copying {
+    struct owners *all;
+    char key[KEY_ID_SIZE], name[SERVE_NAME_SIZE], commit[DROSTE_COMMIT_SIZE];
+    unsigned node;
+    uint64_t began_ns;
+    bus_done_fn *done; /* of a new commit; NULL: it is the one in the key */
+    void *arg;
+};
+
+static void owner_on_committed(void *arg, const struct bus_answer *a)
+{
+    struct owner_copying *c = arg;
+    struct owner *o = owners_look(c->all, c->key, c->name);
+    if (o && a->result == BUS_OK && a->sequence > o->revision) {
+        o->revision = a->sequence;
+        memcpy(o->commit, c->commit, sizeof o->commit);
+    }
+    c->done(c->arg, a);
+    free(c);
+}
+
+/* The commit becomes the volume's by its key. Chunks that no key has are not kept for longer. */
+static void owner_on_commit_copied(
+    struct owner_copying *c, struct owner *o, const struct error *err)
+{
+    bool is_late = clock_seconds_since(c->began_ns) > OWNER_COMMIT_SECONDS;
+    bool may = o && !o->is_changing && !o->is_gone && owner_is_own(c->all->s, o);
+    if (!err && !is_late && may) {
+        owner_write(o, o->node, c->commit, owner_on_committed, c);
+        return;
+    }
+    c->done(c->arg, &(struct bus_answer){ .result = err || is_late ? BUS_REFUSED : BUS_CONFLICT,
+                        .why = err       ? err->text
+                               : is_late ? "it took too long"
+                                         : "another node has the volume" });
+    free(c);
+}
+
+static void owner_on_copied(void *arg, const struct error *err)
+{
+    struct owner_copying *c = arg;
+    struct owner *o = owners_look(c->all, c->key, c->name);
+    c->all->is_copying &= c->done != NULL;
+    if (o) {
+        o->is_copying = false;
+        o->copy_failed_ns = err ? clock_ns() : 0;
+    }
+    if (o && !err) {
+        o->copy = c->node;
+        memcpy(o->copied, c->commit, sizeof o->copied);
+    }
+    if (c->done)
+        owner_on_commit_copied(c, o, err);
+    else
+        free(c);
+}
+
+/* NULL without memory. */
+static struct owner_copying *owner_copying_new(struct owner *o, const char *commit)
+{
+    struct owner_copying *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->all = o->all;
+    memcpy(c->key, o->key, sizeof c->key);
+    memcpy(c->name, o->name, sizeof c->name);
+    snprintf(c->commit, sizeof c->commit, "%s", commit);
+    o->is_copying = true;
+    return c;
+}
+
+/* Where nodes share no directory, one other node has the last commit, too. */
+static void owner_keep_copy(struct owner *o)
+{
+    struct owners *all = o->all;
+    const struct node *node = o->copy ? registry_node(all->s->nodes, o->copy) : NULL;
+    bool is_there = node && !node->is_lost && strcmp(o->copied, o->commit) == 0;
+    bool rests = o->copy_failed_ns && clock_seconds_since(o->copy_failed_ns) < COPY_AGAIN_SECONDS;
+    if (!all->own_store || is_there || rests || o->is_copying || all->is_copying ||
+        !commit_has_peers(all->s))
+        return;
+    struct owner_copying *c = owner_copying_new(o, o->commit);
+    if (!c)
+        return;
+    all->is_copying = true;
+    commit_copy(&all->transfers, c->commit, c->name, &c->node, owner_on_copied, c);
+}
+
+void owners_commit(struct server *s, const char *key, const char *name, const char *commit,
+    uint64_t began_ns, bus_done_fn *done, void *arg)
+{
+    struct owners *all = s->owners;
+    struct owner *o = owners_look(all, key, name);
+    struct owner_copying *c = o ? owner_copying_new(o, commit) : NULL;
+    if (!c) {
+        done(arg, &(struct bus_answer){ .result = BUS_CONFLICT, .why = "another node has it" });
+        return;
+    }
+    c->began_ns = began_ns;
+    c->done = done;
+    c->arg = arg;
+    if (all->own_store && commit_has_peers(s))
+        commit_copy(&all->transfers, c->commit, c->name, &c->node, owner_on_copied, c);
+    else
+        owner_on_copied(c, NULL);
+}
+
 static void owner_sweep(struct owner *o, bool has_lease)
 {
-    bool is_own = o->commit[0] && owner_has_own_name(o) && !o->is_changing;
-    if (is_own && !has_lease && !o->is_parked) {
+    bool is_own = o->commit[0] && owner_has_own_name(o) && !o->is_changing && !o->is_gone;
+    if (o->is_gone && has_lease && !o->is_changing && !owner_is_at(o, PLACE_SERVED)) {
+        owner_delete(o); /* NATS was away when the volume was removed */
+    } else if (is_own && !has_lease && !o->is_parked) {
         o->is_parked = owner_move(o, PLACE_SERVED, PLACE_PARKED);
     } else if (is_own && has_lease && o->is_parked) {
         o->is_changing = true;
         owner_write(o, o->node, o->commit, owner_on_renewed, o);
+    } else if (is_own && has_lease && owner_is_missing(o)) {
+        owner_miss(o);
+    } else if (is_own && has_lease) {
+        owner_keep_copy(o);
     }
 }
 
@@ -322,6 +534,12 @@ static void owner_on_taken(void *arg, const struct bus_answer *a)
         o->name, o->commit);
 }
 
+static void owner_taking_free(struct owner_taking *t)
+{
+    free(t->root);
+    free(t);
+}
+
 static void owner_opened(struct work *w)
 {
     struct owner_taking *t = (struct owner_taking *)w;
@@ -337,18 +555,30 @@ static void owner_opened(struct work *w)
     } else {
         owner_write(o, w->server->options->node, o->commit, owner_on_taken, o);
     }
-    free(t->root);
-    free(t);
+    owner_taking_free(t);
+}
+
+static void owner_on_fetched(void *arg, const struct error *err)
+{
+    struct owner_taking *t = arg;
+    if (!err) {
+        work_start(&t->w);
+        return;
+    }
+    log_event(t->w.server, LOG_ERROR, "opening the volume '%s': %s", t->name, err->text);
+    t->o->is_changing = false;
+    owner_taking_free(t);
 }
 
 bool owners_take(struct server *s, const struct owner *const_o)
 {
     struct owner *o = owners_look(s->owners, const_o->key, const_o->name);
+    const char *store = owners_store(s);
     bool is_free =
         strcmp(o->node, unowned) == 0 || registry_is_silent(s->nodes, o->node, OWNER_SILENCE_MS);
     if (o->is_changing)
         return true;
-    if (!s->options->share || !o->commit[0] || !owners_have_lease(s->owners) || !is_free)
+    if (!store || !o->commit[0] || !owners_have_lease(s->owners) || !is_free)
         return false;
     struct owner_taking *t = calloc(1, sizeof *t);
     if (!t)
@@ -356,7 +586,7 @@ bool owners_take(struct server *s, const struct owner *const_o)
     *t = (struct owner_taking){ .w = { .server = s, .run = owner_open_commit, .end = owner_opened },
         .o = o,
         .root = sandbox_volume_root_of(s, o->key),
-        .share = s->options->share,
+        .share = store,
         .revision = o->revision };
     memcpy(t->name, o->name, sizeof t->name);
     memcpy(t->commit, o->commit, sizeof t->commit);
@@ -365,23 +595,28 @@ bool owners_take(struct server *s, const struct owner *const_o)
         return false;
     }
     o->is_changing = true;
-    work_start(&t->w);
+    if (s->options->share)
+        work_start(&t->w);
+    else
+        commit_fetch(&s->owners->transfers, t->commit, 0, true, owner_on_fetched, t);
     return true;
 }
 
-/* ---- commits ---- */
-
-bool owners_commit(struct server *s, const char *key, const char *name, const char *commit,
-    bus_done_fn *done, void *arg)
-{
-    struct owner *o = owners_look(s->owners, key, name);
-    bool may = o && !o->is_changing && owner_is_own(s, o);
-    if (may)
-        owner_write(o, s->options->node, commit, done, arg);
-    return may;
-}
-
 /* ---- open and close ---- */
+
+/* Beside the volumes, for those of all keys. */
+static int owners_make_store(struct owners *all, struct error *err)
+{
+    struct server *s = all->s;
+    const char *root = s->options->share || droste_volumes_are_remote(s->d)
+                           ? NULL
+                           : droste_volume_root(s->d, NULL);
+    if (!root)
+        return 0;
+    all->own_store = text_printf("%s.chunks", root);
+    all->transfers = (struct commit_transfers){ .server = s, .store = all->own_store };
+    return all->own_store ? file_make_directories(all->own_store, err) : error_memory(err);
+}
 
 int owners_open(struct server *s, struct error *err)
 {
@@ -392,6 +627,9 @@ int owners_open(struct server *s, struct error *err)
         return error_memory(err);
     *all = (struct owners){ .s = s, .bus = registry_bus(s->nodes) };
     s->owners = all;
+    int rc = owners_make_store(all, err);
+    if (rc < 0)
+        return rc;
     return bus_watch(all->bus, owners_bucket, ">", owners_on_entry, all, err);
 }
 
@@ -401,7 +639,9 @@ void owners_close(struct server *s)
     if (!all)
         return;
     bus_forget(all->bus, all);
+    commit_transfers_close(&all->transfers);
     while (all->first)
         owners_remove(all, all->first);
+    free(all->own_store);
     free(steal(&s->owners));
 }

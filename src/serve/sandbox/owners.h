@@ -1,16 +1,18 @@
 /* serve/sandbox/owners.h: which node of a cluster has each volume, and who may write it.
  *
  * The bucket droste-volumes has a key for each volume, "KEY.HEXNAME", with the value "NODE" or
- * "NODE COMMIT", which every node watches. A commit is a copy of the volume in the directory that
- * the nodes share (droste_volume_commit). Only a volume with a commit ever changes its node:
+ * "NODE COMMIT", which every node watches. A commit is a copy of the volume (droste_volume_commit)
+ * in the directory that the nodes share, or in that of the node and of one other node (commits.h).
+ * Only a volume with a commit ever changes its node:
  *
  *   - A node uses such a volume only while a heartbeat that it has sent within OWNER_LEASE_MS is
  *     stored. Otherwise it moves the volume's directory away, which ends what uses it.
  *   - A node that is asked for it, and has not heard of its node for OWNER_SILENCE_MS, which is
  *     longer, opens the last commit, and writes itself into the key upon the revision that it has
  *     read. So one node gets it, and no commit of an earlier one is accepted any more.
- *   - The earlier node finds another one in the key when it is back, and leaves its own copy where
- *     it has been moved: ROOT.lost, which is not served, and is its operator's to remove.
+ *   - The earlier node finds another one in the key when it is back, or that the key was removed,
+ *     and leaves its own copy where it has been moved: ROOT.lost, which is not served, and is its
+ *     operator's to remove.
  */
 #pragma once
 
@@ -18,7 +20,10 @@
 #include "serve/http/request.h"
 
 enum { OWNER_LEASE_MS = 5000, OWNER_SILENCE_MS = 8000 };
+/* From the first chunk of a commit until it is in the key. */
+enum { OWNER_COMMIT_SECONDS = 1800 };
 
+struct commit_transfers;
 struct owner;
 
 int owners_open(struct server *s, struct error *err);
@@ -43,7 +48,17 @@ void owners_note(struct server *s, const char *key, const char *value, uint64_t 
 void owners_key(const char *key, const char *name, char out[BUS_SUBJECT_MAX + 1]);
 /* The node of a value. */
 void owners_read_node(const char *value, char out[NODE_NAME_SIZE]);
-/* Writes the commit of a volume into its key. False: this node may not, now. `done` has
- * BUS_CONFLICT if another one has the volume. */
-bool owners_commit(struct server *s, const char *key, const char *name, const char *commit,
-    bus_done_fn *done, void *arg);
+/* The directory of commits; NULL: this server has none. */
+const char *owners_store(const struct server *s);
+/* NULL: the nodes share a directory, or there are none. */
+struct commit_transfers *owners_transfers(const struct server *s);
+/* Makes a commit, which is in the store, the last one of a volume: another node gets it, too,
+ * unless they share the store or none is there, and then it is written into the key. `done` has
+ * BUS_CONFLICT if another node has the volume; it may be called at once. */
+void owners_commit(struct server *s, const char *key, const char *name, const char *commit,
+    uint64_t began_ns, bus_done_fn *done, void *arg);
+
+/* Of a key in the bucket. The directory of the volume is being removed, or is not after all. */
+void owners_set_gone(struct server *s, const char *key, bool is_gone);
+/* Removes the key of a volume of this node that is not there (any more), now or later. */
+void owners_release(struct server *s, const char *key);

@@ -51,7 +51,7 @@ static bool sandbox_volume_is_own(struct request *r, const char *name)
 {
     struct server *s = r->server;
     const struct owner *o = s->owners ? owners_find(s, queue_key_of(r), name) : NULL;
-    bool is_starting = !o && s->owners && s->options->share && !owners_are_known(s);
+    bool is_starting = !o && owners_store(s) && !owners_are_known(s);
     if (o ? owner_is_own(s, o) : !is_starting)
         return true;
     bool is_cut_off = is_starting || strcmp(owner_node(o), s->options->node) == 0;
