@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/os/random.h"
@@ -207,15 +208,17 @@ static int chunk_mark(struct chunk_sweeping *w, const struct list *lists, struct
     return 0;
 }
 
-/* The time of the directory's file system, which may be another machine's. */
-static int chunk_find_time(struct chunk_sweeping *w, unsigned grace_s, struct error *err)
+/* By the clock of the directory's file system, which may be another machine's. A process that was
+ * stopped since the lists were made takes that time off. */
+static int chunk_find_time(
+    struct chunk_sweeping *w, uint64_t listed_ns, unsigned grace_s, struct error *err)
 {
     struct stat st;
     cleanup_fd int fd =
         openat(w->store->directory, ".swept", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 || futimens(fd, NULL) < 0 || fstat(fd, &st) < 0)
         return chunk_failed(w->store, "removing", err);
-    w->before = st.st_mtime - (time_t)grace_s;
+    w->before = st.st_mtime - (time_t)grace_s - (time_t)clock_seconds_since(listed_ns);
     return 0;
 }
 
@@ -263,11 +266,11 @@ static int chunk_sweep_one(struct chunk_sweeping *w, const char *file)
     return is_old ? chunk_settle(w, file, false) : chunk_retire(w, file);
 }
 
-int chunk_sweep(const struct chunk_store *s, const struct list *lists, unsigned grace_s,
-    size_t *removed, struct error *err)
+int chunk_sweep(const struct chunk_store *s, const struct list *lists, uint64_t listed_ns,
+    unsigned grace_s, size_t *removed, struct error *err)
 {
     struct chunk_sweeping w = { .store = s };
-    int rc = chunk_find_time(&w, grace_s, err);
+    int rc = chunk_find_time(&w, listed_ns, grace_s, err);
     if (rc == 0)
         rc = chunk_mark(&w, lists, err);
     for (unsigned i = 0; rc == 0 && i < 256; i++) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -54,7 +55,8 @@ int chunk_get(const struct chunk_store *s, const char *name, struct buf *out, st
 /* The next chunk of a list, and where the search goes on. False: there is no other one. */
 bool chunk_list_next(const struct buf *list, size_t *at, char name[HASH_TEXT_SIZE]);
 
-/* `lists`: the names of those in use; what is not in the directory is skipped. Counts the chunks
- * that were removed. After an error all that was there may still be read. */
-int chunk_sweep(const struct chunk_store *s, const struct list *lists, unsigned grace_s,
-    size_t *removed, struct error *err);
+/* `lists`: the names of those that were in use at `listed_ns` (clock_ns); what is not in the
+ * directory is skipped. Counts the chunks that were removed. After an error all that was there may
+ * still be read. Needs links (link(2)). */
+int chunk_sweep(const struct chunk_store *s, const struct list *lists, uint64_t listed_ns,
+    unsigned grace_s, size_t *removed, struct error *err);

@@ -57,11 +57,26 @@ def test_a_volume_goes_on_elsewhere_from_its_last_commit_and_has_one_writer(star
     wait_until(lambda: read(second, "d") == [4])
 
 
-def chunks_of(node):
+def chunks_of(node, end=""):
     """The files of the chunks that a node keeps."""
     return [os.path.join(place, name)
             for place, _, names in os.walk(os.path.join(node.home, "data", "volumes.chunks"))
-            for name in names if len(name) == 64]
+            for name in names if len(name) == 64 + len(end) and name.endswith(end)]
+
+
+def chunks_of_last_commit(node):
+    lists = [path for path in chunks_of(node) if open(path, "rb").read(14) == b"droste volume "]
+    last = max(lists, key=os.path.getmtime)
+    names = open(last).read().split("\n")[3:-1]
+    return {path for path in chunks_of(node) if os.path.basename(path) in names} | {last}
+
+
+def restart_with_old_chunks(node):
+    """As if all were stored, or taken out of sight, two hours ago."""
+    node.kill()
+    for path in chunks_of(node) + chunks_of(node, ".old"):
+        os.utime(path, (time.time() - 7200,) * 2)
+    node.start()
 
 
 def lose_disk(node):
@@ -83,7 +98,19 @@ def test_without_a_shared_directory_another_node_keeps_the_last_commit(start, na
     assert first.ask("PUT", FILE + "blob", blob)[0] == 204
     assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
     assert len(chunks_of(second)) > 2                        # before the answer
+    assert first.ask("PUT", FILE + "blob", [1])[0] == 204
+    assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "other"})[0] == 200
+    assert first.ask("PUT", FILE + "blob", blob[1:])[0] == 204
+    assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "last"})[0] == 200
     assert first.ask("PUT", FILE + "b", [2])[0] == 204       # is in no commit
+    blob = blob[1:]
+    live = chunks_of_last_commit(second)
+    assert live < set(chunks_of(second))
+    restart_with_old_chunks(second)                          # sweeps: takes them out of sight
+    wait_until(lambda: set(chunks_of(second)) == live)
+    restart_with_old_chunks(second)                          # and removes them
+    wait_until(lambda: not chunks_of(second, ".old"))
+    assert set(chunks_of(second)) == live
 
     lose_disk(first)
     good = {path: open(path, "rb").read() for path in chunks_of(second)}

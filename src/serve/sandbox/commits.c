@@ -12,6 +12,7 @@
 
 #include "base/chunk.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "serve/http/nodes.h"
 #include "serve/http/upstream.h"
 #include "serve/http/work.h"
@@ -312,6 +313,64 @@ void commit_copy(struct commit_transfers *all, const char *commit, const char *w
     t->copied = node;
     t->order = hash_word(HASH_WORD, word);
     transfer_ask(t, true);
+}
+
+/* ---- sweeping ---- */
+
+/* Twice the time that a commit may take until it is in its key. */
+enum { CHUNK_GRACE_SECONDS = 2 * OWNER_COMMIT_SECONDS };
+
+struct commit_sweep {
+    struct work w;
+    char *store;
+    struct list commits;
+    uint64_t listed_ns;
+    size_t removed;
+    struct error err;
+    int rc;
+    void (*done)(struct server *s);
+};
+
+static void sweep_run(struct work *w)
+{
+    struct commit_sweep *sweep = (struct commit_sweep *)w;
+    cleanup_chunk_store struct chunk_store store = { .directory = -1 };
+    sweep->rc = chunk_store_open(sweep->store, &store, &sweep->err);
+    if (sweep->rc == 0)
+        sweep->rc = chunk_sweep(&store, &sweep->commits, sweep->listed_ns, CHUNK_GRACE_SECONDS,
+            &sweep->removed, &sweep->err);
+}
+
+static void sweep_end(struct work *w)
+{
+    struct commit_sweep *sweep = (struct commit_sweep *)w;
+    if (sweep->rc < 0)
+        log_event(w->server, LOG_ERROR, "removing old chunks: %s", sweep->err.text);
+    else if (sweep->removed > 0)
+        log_event(w->server, LOG_INFO, "removed %zu chunks that no commit has", sweep->removed);
+    if (!w->server->closing)
+        sweep->done(w->server);
+    list_clear(&sweep->commits);
+    free(sweep->store);
+    free(sweep);
+}
+
+void commit_sweep(
+    struct server *s, const char *store, struct list *commits, void (*done)(struct server *s))
+{
+    struct commit_sweep *sweep = calloc(1, sizeof *sweep);
+    if (!sweep || !(sweep->store = strdup(store))) {
+        free(sweep);
+        list_clear(commits);
+        done(s);
+        return;
+    }
+    sweep->w = (struct work){ .server = s, .run = sweep_run, .end = sweep_end };
+    sweep->commits = *commits;
+    sweep->listed_ns = clock_ns();
+    sweep->done = done;
+    *commits = (struct list){ 0 };
+    work_start(&sweep->w);
 }
 
 /* ---- for other nodes ---- */

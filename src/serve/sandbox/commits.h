@@ -38,4 +38,9 @@ void commit_copy(struct commit_transfers *all, const char *commit, const char *w
 bool commit_has_peers(const struct server *s);
 void commit_transfers_close(struct commit_transfers *all);
 
+/* Removes the chunks of a directory that none of these commits has, of which it takes the list.
+ * One at a time; `done` is not called when the server ends. */
+void commit_sweep(
+    struct server *s, const char *store, struct list *commits, void (*done)(struct server *s));
+
 extern const struct routes commit_routes;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/http/nodes.h"
 #include "serve/http/work.h"
 #include "serve/log.h"
 #include "serve/sandbox/commits.h"
@@ -19,6 +20,7 @@
 
 /* A volume's last commit is copied again after so long if that failed. */
 enum { COPY_AGAIN_SECONDS = 10 };
+enum { CHUNKS_SWEEP_SECONDS = 600 };
 
 static const char owners_bucket[] = "droste-volumes", unowned[] = "-";
 
@@ -41,8 +43,9 @@ struct owners {
     struct server *s;
     struct bus *bus;
     struct owner *first;
-    bool is_known, is_copying;
-    char *own_store; /* NULL: commits are in the shared directory, or nowhere */
+    bool is_known, is_copying, is_sweeping;
+    uint64_t swept_ns; /* the chunks; 0: not yet */
+    char *own_store;   /* NULL: commits are in the shared directory, or nowhere */
     struct commit_transfers transfers;
 };
 
@@ -485,12 +488,50 @@ static void owner_sweep(struct owner *o, bool has_lease)
     }
 }
 
+/* ---- old chunks ---- */
+
+/* Of a directory that is shared, one node is enough. */
+static bool owners_may_sweep_chunks(const struct owners *all)
+{
+    const struct node *node;
+    const struct server *s = all->s;
+    for (size_t i = 0; s->options->share && (node = nodes_peer_at(s, i)); i++)
+        if (!node->is_lost && node->number < registry_own(s->nodes))
+            return false;
+    return owners_store(s) && all->is_known && !all->is_sweeping && !s->draining;
+}
+
+static void owners_on_swept(struct server *s)
+{
+    s->owners->is_sweeping = false;
+}
+
+/* Without any commit, the bucket was rather lost than all volumes removed: nothing is. */
+static void owners_sweep_chunks(struct owners *all)
+{
+    struct list commits = { 0 };
+    bool is_due = !all->swept_ns || clock_seconds_since(all->swept_ns) > CHUNKS_SWEEP_SECONDS;
+    if (!is_due || !owners_may_sweep_chunks(all))
+        return;
+    int rc = 0;
+    for (struct owner *o = all->first; o && rc == 0; o = o->next)
+        if (o->commit[0])
+            rc = list_add(&commits, o->commit, NULL);
+    all->swept_ns = clock_ns();
+    all->is_sweeping = rc == 0 && commits.count > 0;
+    if (all->is_sweeping)
+        commit_sweep(all->s, owners_store(all->s), &commits, owners_on_swept);
+    list_clear(&commits);
+}
+
 void owners_sweep(struct server *s)
 {
     struct owners *all = s->owners;
     bool has_lease = all && owners_have_lease(all);
     for (struct owner *o = all ? all->first : NULL; o; o = o->next)
         owner_sweep(o, has_lease);
+    if (has_lease)
+        owners_sweep_chunks(all);
 }
 
 /* ---- taking one over ---- */

@@ -11,6 +11,7 @@
 
 #include "base/chunk.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/os/file.h"
 #include "base/os/tree.h"
 
@@ -67,7 +68,7 @@ static size_t sweep(const char *list)
     char *item = (char *)list;
     size_t removed = 0;
     struct list lists = { &item, list != NULL };
-    assert_ok(chunk_sweep(&store, &lists, GRACE, &removed, err));
+    assert_ok(chunk_sweep(&store, &lists, clock_ns(), GRACE, &removed, err));
     return removed;
 }
 
@@ -206,7 +207,7 @@ static void a_list_that_cannot_be_read_stops_the_sweep(void **state)
     assert_int_equal(truncate(path_of(list, ""), 10), 0);
     char *item = list;
     struct list lists = { &item, 1 };
-    assert_fails(ERROR_PROTOCOL, chunk_sweep(&store, &lists, GRACE, &removed, err));
+    assert_fails(ERROR_PROTOCOL, chunk_sweep(&store, &lists, clock_ns(), GRACE, &removed, err));
     assert_true(chunk_is_there(&store, chunk));
 }
 
