@@ -378,7 +378,8 @@ def approvals(run: Optional[str] = None, *, database: Any = None, server: Option
 def _adding(handle: Handle, found: List[Approval]) -> Any:
     def add(arg: Any, address: int, err: Any) -> int:
         try:
-            found.append(_approvals.of_struct(address))
+            if not _library.ApprovalHead.from_address(address).wants_result:
+                found.append(_approvals.of_struct(address))
             return 0
         except BaseException as e:
             handle.pending.append(e)
@@ -399,6 +400,8 @@ def approval(id: int, *, database: Any = None, server: Optional[str] = None,
             raise NotFoundError("there is no record of runs yet")
         handle.check(lib.droste_record_approval(record, id, _adding(handle, found), None,
                                                 handle.err))
+    if not found:       # the call waits for its client's result, not for an approval
+        raise NotFoundError("there is no approval %d" % id)
     return found[0]
 
 

@@ -1,7 +1,8 @@
 /* serve/native/approvals.c: calls of tools that wait for an approval, over HTTP.
  *
  * They are in the record, which all workers share, so any worker lists and decides them; the one
- * that has the run looks at the record. A key sees those of its own runs.
+ * that has the run looks at the record. A key sees those of its own runs. Calls that wait for a
+ * function's result from the client of their run are no approvals.
  */
 #include "serve/native/approvals.h"
 
@@ -17,6 +18,8 @@
 static int approval_on_listed(void *arg, const droste_approval *a, droste_error *err)
 {
     struct buf *json = arg;
+    if (a->wants_result)
+        return 0;
     buf_puts(json, json->data[json->len - 1] == '[' ? "" : ", ");
     return droste_approval_json(a, runs_add_piece, json, err);
 }
@@ -52,8 +55,9 @@ static int approval_on_found(void *arg, const droste_approval *a, droste_error *
 {
     struct approval_found *found = arg;
     const struct account *account = found->r->account;
-    found->is_mine = (account->key.scopes & SCOPE_ADMIN) ||
-                     (a->account && strcmp(a->account, account->key.id) == 0);
+    found->is_mine =
+        !a->wants_result && ((account->key.scopes & SCOPE_ADMIN) ||
+                                (a->account && strcmp(a->account, account->key.id) == 0));
     buf_clear(&found->json);
     return droste_approval_json(a, runs_add_piece, &found->json, err);
 }

@@ -1,9 +1,12 @@
 """Functions of a client: its run's code calls them, the answer ends with the calls, and the next
 request brings the results; the cell goes on in the same interpreter."""
+import json
+import subprocess
+
 import pytest
 
 from harness import repl
-from server_process import until
+from server_process import DROSTE, WAIT, until
 from openai_fakes import CHAT, Stream, error
 from openai_fakes import models  # noqa: F401: a fixture
 from test_keys import Client, create
@@ -142,14 +145,61 @@ def test_chunks_of_chat_completions_end_with_tool_calls(models):  # noqa: F811
     assert told == "rain after 2"
 
 
+def killed(server, models):  # noqa: F811
+    """Another server over the same record, after this one was killed."""
+    server.process.kill()
+    server.process.wait()
+    return models(turns=TURNS, model=server.model)
+
+
 def test_it_survives_the_server(models):  # noqa: F811
     server = models(turns=TURNS)
     one = ask(server)
-    server.process.kill()
-    server.process.wait()
-    again = models(turns=TURNS, model=server.model)
+    again = killed(server, models)
     assert text(ask(again, results(one, "rain"), previous_response_id=one["id"])) == "rain after 2"
     assert len(again.ask("GET", "/v1/runs").json["runs"]) == 1
+
+
+def test_chat_completions_survive_the_server(models):  # noqa: F811
+    """It is killed between a call and its result, whole or streamed; a repeated result after it is
+    killed again has the same answer."""
+    server = models(turns=TURNS)
+    messages = [{"role": "user", "content": "q"}]
+    one = complete(server, messages)
+    body = {"model": "droste/turns", "messages": messages, "tools": CHAT_TOOLS}
+    streamed = [chunk["choices"][0]["delta"].get("tool_calls") for chunk in Stream(server, body)
+                if chunk != "[DONE]"]
+    delta, = [call for calls in streamed for call in calls or []]
+    server = killed(server, models)
+    messages = messages + [one["message"], {"role": "tool", "content": "rain",
+                                            "tool_call_id": one["message"]["tool_calls"][0]["id"]}]
+    two = complete(server, messages)
+    assert two["message"]["content"] == "rain after 2"
+    body["messages"] += [{"role": "assistant", "tool_calls": [delta]},
+                         {"role": "tool", "tool_call_id": delta["id"], "content": "snow"}]
+    told = "".join(chunk["choices"][0]["delta"].get("content") or ""
+                   for chunk in Stream(server, body) if chunk != "[DONE]")
+    assert told == "snow after 2"
+    assert complete(killed(server, models), messages) == two
+    assert server.model.stats()["requests"] == 4
+
+
+def test_a_call_of_a_function_is_no_approval(models):  # noqa: F811
+    """It is not listed, described or decided as one; only its result ends it."""
+    server = models(turns=TURNS)
+    one = ask(server)
+    number = calls(one)[0]["id"].rpartition("_")[2]
+    assert server.ask("GET", "/v1/approvals").json == {"approvals": []}
+    assert server.ask("GET", "/v1/approvals/" + number).status == 404
+    for decision in ("approve", "deny"):
+        answer = server.ask("POST", "/v1/approvals/" + number, {"decision": decision})
+        assert answer.status == 404
+    listed = subprocess.run(
+        [DROSTE, "runs", "approvals", "--json"], capture_output=True, timeout=WAIT,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(server.home),
+             "DROSTE_HOME": str(server.home / "data")})
+    assert json.loads(listed.stdout) == [], listed
+    assert text(ask(server, results(one, "rain"), previous_response_id=one["id"])) == "rain after 2"
 
 
 def test_a_wrong_argument_fails_in_the_sandbox(models):  # noqa: F811
