@@ -18,6 +18,7 @@ import functools
 import json
 import os
 import re
+import signal
 import sys
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
@@ -243,10 +244,24 @@ class DrosteKernel(Kernel):     # type: ignore[misc]
 
     # -- control, while a cell runs
 
-    async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
+    def start(self) -> None:
+        super().start()
+        self.io_loop.asyncio_loop.add_signal_handler(signal.SIGINT, self._interrupt)
+
+    # ipykernel's let SIGINT raise KeyboardInterrupt in this process, whose thread only waits.
+    def pre_handler_hook(self) -> None:
+        pass
+
+    def post_handler_hook(self) -> None:
+        pass
+
+    def _interrupt(self) -> None:
         interp = self._sessions.get(self._used)
         if interp is not None:
             interp.interrupt()
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: Any) -> None:
+        self._interrupt()
         self.session.send(stream, "interrupt_reply", {"status": "ok"}, parent, ident=ident)
 
     async def do_shutdown(self, restart: bool) -> Dict[str, Any]:
@@ -275,7 +290,7 @@ def failure_of(result: Result) -> Optional[Tuple[str, str, List[str]]]:
 
 def specification(settings: Dict[str, str], title: str) -> Dict[str, Any]:
     return {"argv": [sys.executable, "-m", "droste.jupyter", "-f", "{connection_file}"],
-            "display_name": title, "language": "python", "interrupt_mode": "message",
+            "display_name": title, "language": "python", "interrupt_mode": "signal",
             "env": {SETTINGS: json.dumps(settings)}, "metadata": {"debugger": False}}
 
 

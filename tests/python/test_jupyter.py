@@ -11,7 +11,8 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 PYTHON = os.path.join(BUILD, "notebook", "bin", "python")
 pytestmark = pytest.mark.skipif(not os.path.exists(PYTHON), reason="needs build/notebook")
 
-# Runs the cells of a list and prints, for each, its status and what it showed.
+# Runs the cells of a list and prints, for each, its status and what it showed. A kernel aborts what
+# it has received when a cell fails, unless stop_on_error is false.
 CLIENT = r"""
 import json, queue, sys
 from jupyter_client import KernelManager
@@ -41,7 +42,7 @@ def answer(number):
             return message["content"]
 
 def run(code, **more):
-    number = client.execute(code, **more)
+    number = client.execute(code, stop_on_error=False, **more)
     shown = shown_by(number)
     return [answer(number), shown]
 
@@ -51,8 +52,9 @@ def typed(code, text):
     client.input(text)
     return [prompt, shown_by(number), answer(number)]
 
-def stopped(code):
-    number = client.execute(code)
+def stopped(code, mode="signal"):
+    manager.kernel_spec.interrupt_mode = mode
+    number = client.execute(code, stop_on_error=False)
     while client.get_iopub_msg(timeout=60)["msg_type"] != "stream":
         pass
     manager.interrupt_kernel()
@@ -155,9 +157,10 @@ display(Image())''')]""")
     assert image[0][1]["data"]["image/png"].startswith("iVBOR")
 
 
-def test_a_cell_can_be_interrupted(client):
+@pytest.mark.parametrize("mode", ["signal", "message"])
+def test_a_cell_can_be_interrupted(client, mode):
     stopped, (after, shown) = evaluate(
-        client, "[stopped('x = 1\\nprint(1)\\nwhile True: pass'), run('x')]")
+        client, "[stopped('x = 1\\nprint(1)\\nwhile True: pass', %r), run('x')]" % mode)
     assert (stopped["status"], stopped["ename"]) == ("error", "KeyboardInterrupt")
     assert shown[0][1]["data"]["text/plain"] == "1"
 
