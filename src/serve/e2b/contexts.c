@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "serve/e2b/embedded.h"
-#include "serve/e2b/snapshot.h"
+#include "serve/e2b/image.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/e2b/ipython.h"
 
@@ -149,13 +150,48 @@ static void context_on_display(void *arg, const droste_bundles *bundles, size_t 
         e2b_execution_show(c->queue, bundles, index);
 }
 
+/* Begins to pack the files. */
+static int context_pack(struct e2b_context *c, droste_error *err)
+{
+    char call[40];
+    snprintf(call, sizeof call, "pack(%lld)", (long long)c->e2b->memory_bytes);
+    int rc = e2b_image_exec(c->session, call, err);
+    if (rc == 0)
+        c->phase = CONTEXT_PACKING;
+    return rc;
+}
+
+/* Continues a snapshot when an operation of the phase has ended. */
+static int context_snapshot_go_on(struct e2b_context *c, enum context_phase phase,
+    const droste_result *result, const droste_error *ended, droste_error *err)
+{
+    struct e2b_snapshot *s = c->queue->snapshot;
+    bool ok = !ended && (!result || strcmp(droste_result_status(result), "ok") == 0);
+    const char *why = result ? droste_result_message(result) : NULL;
+    int rc = 0;
+    if (phase == CONTEXT_DROPPING)
+        return 0;
+    if (!ok)
+        e2b_snapshot_fail(s, 400, ended ? ended->text : why ? why : "the files cannot be packed");
+    if (phase == CONTEXT_PACKING && ok) {
+        rc = droste_session_template_start(c->session, &s->made, err);
+        c->phase = rc == 0 ? CONTEXT_SAVING : c->phase;
+        return rc;
+    }
+    rc = e2b_image_exec(c->session, "drop()", err);
+    c->phase = rc == 0 ? CONTEXT_DROPPING : c->phase;
+    if (ok)
+        s->on_saved(s, c->e2b);
+    return rc;
+}
+
 /* The next step of a snapshot. */
 static void context_snapshot(struct e2b_context *c, enum context_phase phase,
     const droste_result *result, const droste_error *ended)
 {
     droste_error err = { .text = "the session ended" };
     bool is_alive = droste_session_is_alive(c->session);
-    if (!is_alive || e2b_snapshot_go_on(c, phase, result, ended, &err) < 0)
+    if (!is_alive || context_snapshot_go_on(c, phase, result, ended, &err) < 0)
         context_fail_first(c, &err);
     else if (c->phase == CONTEXT_IDLE)
         context_finish_first(c);
@@ -253,7 +289,7 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     struct e2b_execution *x = c->queue;
     cleanup_buf struct buf code = { 0 };
     c->count++;
-    e2b_execution_begin(x);
+    e2b_execution_begin(x, c->count);
     cell_begin(&c->cell, c->e2b->sandbox, c->session, x->request, c->language);
     if (!context_is_bash(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);
@@ -334,7 +370,7 @@ static void context_step(struct e2b_context *c)
         bool entered = c->entered;
         c->entered = false;
         rc = !c->is_set_up                ? context_set_up(c, &err)
-             : x->snapshot                ? e2b_snapshot_pack(c, &err)
+             : x->snapshot                ? context_pack(c, &err)
              : x->environment && !entered ? context_enter(c, &err)
                                           : context_execute(c, &err);
         break;
@@ -367,14 +403,6 @@ void e2b_context_queue(struct e2b_context *c, struct e2b_execution *x)
     x->context = c;
     if (c->queue == x)
         context_step(c);
-}
-
-void e2b_context_abandon(struct e2b_execution *x)
-{
-    struct e2b_context *c = x->context;
-    x->request = NULL;
-    if (c && c->queue == x && c->phase == CONTEXT_RUNNING)
-        droste_session_interrupt(c->session);
 }
 
 void e2b_contexts_warm(struct e2b_sandbox *e)
@@ -483,4 +511,68 @@ void e2b_handle_context_restart(struct request *r)
     c->count = 0;
     context_step(c);
     request_reply(r, 204, NULL, NULL, 0);
+}
+
+/* ---- POST /execute ---- */
+
+/* Its client has gone. */
+static void context_abandon(struct e2b_execution *x)
+{
+    struct e2b_context *c = x->context;
+    x->request = NULL;
+    if (c && c->queue == x && c->phase == CONTEXT_RUNNING)
+        droste_session_interrupt(c->session);
+}
+
+static void execution_on_gone(struct request *r)
+{
+    if (r->state)
+        context_abandon(r->state);
+    r->state = NULL;
+}
+
+/* The context that a request means; NULL: it was refused. */
+static struct e2b_context *execution_context(struct request *r, struct e2b_sandbox *e)
+{
+    const char *id = json_get_string(r->json, "context_id", NULL);
+    const char *language = json_get_string(r->json, "language", NULL);
+    if (id && language) {
+        request_refuse(r, 400, "argument", "Only one of context_id or language can be provided");
+        return NULL;
+    }
+    struct e2b_context *c =
+        id ? e2b_context_find(e, id) : e2b_context_default(e, language ? language : "python");
+    if (!c && id)
+        request_refuse(r, 404, "not_found", "Context %s not found", id);
+    else if (!c)
+        request_refuse(r, 400, "unsupported", E2B_NO_KERNEL, language ? language : "python");
+    return c;
+}
+
+void e2b_handle_execute(struct request *r)
+{
+    struct e2b_sandbox *e = e2b_running_of(r);
+    struct e2b_context *c = e ? execution_context(r, e) : NULL;
+    struct json_object *code = json_get_typed(r->json, "code", json_type_string);
+    struct json_object *env = json_get_typed(r->json, "env_vars", json_type_object);
+    size_t len = (size_t)json_object_get_string_len(code);
+    if (!c || !e2b_context_has_room(r, c, len))
+        return;
+    struct e2b_execution *x = calloc(1, sizeof *x);
+    if (x) {
+        x->len = len;
+        x->code = text_copy(json_object_get_string(code), x->len);
+    }
+    if (!x || !x->code) {
+        free(x);
+        request_refuse_memory(r);
+        return;
+    }
+    x->request = r;
+    x->spoken_ns = clock_ns();
+    x->environment = env && json_object_object_length(env) > 0 ? json_object_get(env) : NULL;
+    r->state = x;
+    r->on_gone = execution_on_gone;
+    request_stream(r, "application/json");
+    e2b_context_queue(c, x);
 }

@@ -18,6 +18,9 @@ enum { E2B_TOKEN_SIZE = 33, E2B_USER_SIZE = 64 };
 /* The SDKs derive from it what a sandbox can do. */
 #define E2B_ENVD_VERSION "0.6.13"
 
+/* What versions 1 and 2 of the interface give to sandboxes without a timeout. */
+enum { E2B_SECONDS_V1 = 15, E2B_SECONDS_V2 = 300 };
+
 struct e2b_context;
 struct connect_stream;
 struct e2b_watcher;
@@ -75,6 +78,16 @@ const char *e2b_home(const struct e2b_sandbox *e, const char *user);
 void e2b_refuse(struct request *r, unsigned status, const char *sandbox, const char *text);
 /* Refuses a request for a sandbox that has ended. */
 void e2b_refuse_gone(struct request *r);
+/* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
+struct e2b_sandbox *e2b_control_sandbox(struct request *r);
+/* The timeout that the request asks for. False: it is too long, and the request was refused. */
+bool e2b_take_timeout(struct request *r, int64_t fallback, double *out);
+/* Of processors that a sandbox may use. */
+int e2b_cpu_count(void);
+/* The description of a sandbox in lists. */
+struct json_object *e2b_describe(const struct e2b_sandbox *e);
+/* The answer to create, connect and resume. */
+struct json_object *e2b_describe_new(const struct e2b_sandbox *e);
 /* Answers the request that waits for it, if it can be stopped now. */
 int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
 void e2b_sandbox_pause_for(struct e2b_sandbox *e);
@@ -84,26 +97,14 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us);
 
 /* ---- network.c ---- */
 
+/* Why no sandbox here can have such a network; NULL: it can. */
+const char *e2b_network_refusal(struct json_object *network);
 /* Appends the settings for `allow_internet_access` of `o`, and for `network`. False: what they say
  * is not permitted, or cannot be expressed, and the request was refused. */
 bool e2b_network_settings(
     struct request *r, struct json_object *o, struct json_object *network, struct buf *words);
 /* Whether what these settings say holds in the sandbox as it is. */
 bool e2b_network_holds(const struct e2b_sandbox *e, const struct buf *asked);
-
-/* ---- control.c ---- */
-
-/* Whether a template is one that every server has. */
-bool e2b_template_is_builtin(const char *name);
-/* The timeout that the request asks for. False: it is too long, and the request was refused. */
-bool e2b_take_timeout(struct request *r, int64_t fallback, double *out);
-
-/* The sandbox of E2B's clients that the path names; NULL: the request was refused. */
-struct e2b_sandbox *e2b_control_sandbox(struct request *r);
-/* Of processors that a sandbox may use. */
-int e2b_cpu_count(void);
-/* The description of a sandbox in lists. */
-struct json_object *e2b_describe(const struct e2b_sandbox *e);
 
 /* ---- ports.c ---- */
 
@@ -115,7 +116,7 @@ void e2b_handle_port(struct request *r);
 void e2b_watchers_free(struct e2b_sandbox *e);
 void e2b_watchers_sweep(struct e2b_sandbox *e, uint64_t now_ns);
 
-/* ---- snapshot.c ---- */
+/* ---- image.c ---- */
 
 /* Removes those of revoked keys. */
 void e2b_snapshots_sweep(struct server *s);

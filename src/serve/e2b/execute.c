@@ -7,8 +7,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "serve/e2b/execute.h"
+#include "serve/e2b/image.h"
 #include "serve/sandbox/cell_events.h"
-#include "serve/e2b/snapshot.h"
 
 enum { EXECUTION_SILENT_SECONDS = 5 };
 
@@ -148,13 +149,31 @@ void e2b_execution_show(struct e2b_execution *x, const droste_bundles *bundles, 
     execution_push(x, &line);
 }
 
+/* ---- snapshots ---- */
+
+void e2b_snapshot_release(struct e2b_snapshot *s)
+{
+    if (--s->references > 0)
+        return;
+    droste_template_free(s->made);
+    e2b_image_release(s->image);
+    json_object_put(s->answers);
+    free(s);
+}
+
+void e2b_snapshot_fail(struct e2b_snapshot *s, unsigned status, const char *text)
+{
+    if (s->r && !s->r->reply)
+        request_refuse(s->r, status, "snapshot", "%s", text);
+}
+
 /* ---- the beginning and the end ---- */
 
-void e2b_execution_begin(struct e2b_execution *x)
+void e2b_execution_begin(struct e2b_execution *x, uint64_t count)
 {
     cleanup_buf struct buf line = { 0 };
     buf_printf(&line, "{\"type\": \"number_of_executions\", \"execution_count\": %llu}",
-        (unsigned long long)x->context->count);
+        (unsigned long long)count);
     execution_push(x, &line);
 }
 
@@ -249,59 +268,4 @@ void e2b_execution_free(struct e2b_execution *x)
     json_object_put(x->environment);
     free(x->code);
     free(x);
-}
-
-static void execution_on_gone(struct request *r)
-{
-    if (r->state)
-        e2b_context_abandon(r->state);
-    r->state = NULL;
-}
-
-/* ---- the route ---- */
-
-/* The context that a request means; NULL: it was refused. */
-static struct e2b_context *execution_context(struct request *r, struct e2b_sandbox *e)
-{
-    const char *id = json_get_string(r->json, "context_id", NULL);
-    const char *language = json_get_string(r->json, "language", NULL);
-    if (id && language) {
-        request_refuse(r, 400, "argument", "Only one of context_id or language can be provided");
-        return NULL;
-    }
-    struct e2b_context *c =
-        id ? e2b_context_find(e, id) : e2b_context_default(e, language ? language : "python");
-    if (!c && id)
-        request_refuse(r, 404, "not_found", "Context %s not found", id);
-    else if (!c)
-        request_refuse(r, 400, "unsupported", E2B_NO_KERNEL, language ? language : "python");
-    return c;
-}
-
-void e2b_handle_execute(struct request *r)
-{
-    struct e2b_sandbox *e = e2b_running_of(r);
-    struct e2b_context *c = e ? execution_context(r, e) : NULL;
-    struct json_object *code = json_get_typed(r->json, "code", json_type_string);
-    struct json_object *env = json_get_typed(r->json, "env_vars", json_type_object);
-    size_t len = (size_t)json_object_get_string_len(code);
-    if (!c || !e2b_context_has_room(r, c, len))
-        return;
-    struct e2b_execution *x = calloc(1, sizeof *x);
-    if (x) {
-        x->len = len;
-        x->code = text_copy(json_object_get_string(code), x->len);
-    }
-    if (!x || !x->code) {
-        free(x);
-        request_refuse_memory(r);
-        return;
-    }
-    x->request = r;
-    x->spoken_ns = clock_ns();
-    x->environment = env && json_object_object_length(env) > 0 ? json_object_get(env) : NULL;
-    r->state = x;
-    r->on_gone = execution_on_gone;
-    request_stream(r, "application/json");
-    e2b_context_queue(c, x);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "serve/e2b/e2b.h"
 #include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
@@ -23,30 +24,15 @@ struct list_filter {
     int64_t limit;
 };
 
-static int list_hex(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
 /* Unescapes a part of the metadata, which is escaped within an escaped query. */
 static char *list_unescape(const char *text, size_t len)
 {
-    char *out = malloc(len + 1);
-    size_t n = 0;
-    for (size_t i = 0; out && i < len; i++) {
-        int high = text[i] == '%' && i + 2 < len ? list_hex(text[i + 1]) : -1;
-        int low = high >= 0 ? list_hex(text[i + 2]) : -1;
-        if (low >= 0) {
-            out[n++] = (char)(high * 16 + low);
-            i += 2;
-        } else {
-            out[n++] = text[i] == '+' ? ' ' : text[i];
-        }
-    }
+    char *out = text_copy(text, len);
+    for (char *p = out; p && *p; p++)
+        if (*p == '+')
+            *p = ' ';
     if (out)
-        out[n] = '\0';
+        MHD_http_unescape(out);
     return out;
 }
 

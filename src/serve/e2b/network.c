@@ -70,6 +70,19 @@ static bool network_put_entry(struct request *r, const char *entry, struct buf *
     return !plain || network_put_host(r, "", entry, ":80", words);
 }
 
+const char *e2b_network_refusal(struct json_object *network)
+{
+    if (json_get_typed(network, "egressProxy", json_type_object))
+        return "network.egressProxy: sandboxes here have a proxy of the server";
+    if (json_get_typed(network, "rules", json_type_object) &&
+        json_object_object_length(json_get_typed(network, "rules", json_type_object)) > 0)
+        return "network.rules: requests of sandboxes here are not changed";
+    for (const char *p = json_get_string(network, "maskRequestHost", ""); *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return "network.maskRequestHost: a host has visible ASCII characters only";
+    return NULL;
+}
+
 bool e2b_network_settings(
     struct request *r, struct json_object *o, struct json_object *network, struct buf *words)
 {

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "serve/e2b/connect.h"
-#include "serve/e2b/snapshot.h"
+#include "serve/e2b/create.h"
 #include "serve/e2b_schemas.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/identify.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -26,6 +27,50 @@ void e2b_put_time(struct json_object *o, const char *key, int64_t us)
     size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(text + n, sizeof text - n, ".%06dZ", (int)(us % 1000000));
     json_put_text(o, key, text);
+}
+
+int e2b_cpu_count(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+struct json_object *e2b_describe_new(const struct e2b_sandbox *e)
+{
+    struct json_object *o = json_object_new_object();
+    if (o && json_put_text(o, "templateID", e->template) &&
+        json_put_text(o, "sandboxID", e->sandbox->id) && json_put_text(o, "clientID", "droste") &&
+        json_put_text(o, "envdVersion", E2B_ENVD_VERSION) &&
+        json_put_text(o, "alias", e->template) && json_put_text(o, "envdAccessToken", e->token) &&
+        (e->traffic_token[0] == '\0' || json_put_text(o, "trafficAccessToken", e->traffic_token)))
+        return o;
+    json_object_put(o);
+    return NULL;
+}
+
+static int64_t sandbox_end_us(const struct e2b_sandbox *e)
+{
+    return e->started_us + ((int64_t)e->end_ns - (int64_t)e->sandbox->created_ns) / 1000;
+}
+
+struct json_object *e2b_describe(const struct e2b_sandbox *e)
+{
+    struct json_object *o = json_object_new_object(), *metadata = e->sandbox->metadata;
+    if (!o)
+        return NULL;
+    json_put_text(o, "templateID", e->template);
+    json_put_text(o, "alias", e->template);
+    json_put_text(o, "sandboxID", e->sandbox->id);
+    json_put_text(o, "clientID", "droste");
+    e2b_put_time(o, "startedAt", e->started_us);
+    e2b_put_time(o, "endAt", sandbox_end_us(e));
+    json_put(o, "cpuCount", json_object_new_int(e2b_cpu_count()));
+    json_put(o, "memoryMB", json_object_new_int64(e->memory_bytes >> 20));
+    json_put(o, "diskSizeMB", json_object_new_int64(e->disk_bytes >> 20));
+    json_put_text(o, "state", e->paused ? "paused" : "running");
+    json_put_text(o, "envdVersion", E2B_ENVD_VERSION);
+    json_put(o, "metadata", metadata ? json_object_get(metadata) : json_object_new_object());
+    return o;
 }
 
 const char *e2b_home(const struct e2b_sandbox *e, const char *user)
@@ -61,6 +106,29 @@ struct e2b_sandbox *e2b_running_of(struct request *r)
         return sb->e2b;
     e2b_refuse_gone(r);
     return NULL;
+}
+
+struct e2b_sandbox *e2b_control_sandbox(struct request *r)
+{
+    struct sandbox *sb = sandbox_of(r);
+    if (!sb)
+        return NULL;
+    if (sb->e2b && sb->e2b->ready)
+        return sb->e2b;
+    request_refuse(r, 404, "not_found", "there is no sandbox '%s'; it may have ended", r->id);
+    return NULL;
+}
+
+bool e2b_take_timeout(struct request *r, int64_t fallback, double *out)
+{
+    double most = r->server->options->life_seconds;
+    double seconds = (double)json_get_int(r->json, "timeout", fallback);
+    *out = seconds;
+    if (seconds <= most)
+        return true;
+    request_refuse(r, 400, "argument",
+        "Timeout cannot be greater than %.0f seconds, the longest life of a sandbox here", most);
+    return false;
 }
 
 void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
