@@ -47,6 +47,7 @@ enum { SERVER_KEEP_SECONDS = 60 };
 enum { SERVER_BODY_RATE = 1024, SERVER_BODY_SECONDS = 20 };
 enum { SERVER_BODIES_MAX = 128 << 20 };
 enum { SERVER_SWEEP_MS = 250 };
+enum { SERVER_CLUSTER_SECONDS = 10 };
 
 /* ---- the head and the body ---- */
 
@@ -564,7 +565,6 @@ static int server_watch(struct server *s, struct error *err)
     s->http_timer.data = s->sweep_timer.data = s->term.data = s->interrupt.data = s;
     s->hangup.data = s;
     s->on_http_timer = server_on_http_timer;
-    uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
     if (s->relay_daemon) {
         http = MHD_get_daemon_info(s->relay_daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
         if (uv_poll_init(&s->loop, &s->relay_poll, http) < 0)
@@ -574,12 +574,45 @@ static int server_watch(struct server *s, struct error *err)
     }
     uv_poll_start(&s->droste_poll, UV_READABLE, server_on_droste);
     uv_prepare_start(&s->prepare, server_on_prepare);
-    server_wake(s);
     uv_timer_start(&s->sweep_timer, server_on_sweep, SERVER_SWEEP_MS, SERVER_SWEEP_MS);
     uv_signal_start(&s->term, server_on_signal, SIGTERM);
     uv_signal_start(&s->interrupt, server_on_signal, SIGINT);
     uv_signal_start(&s->hangup, server_on_hangup, SIGHUP);
     return 0;
+}
+
+static bool server_has_queue(const struct server *s)
+{
+    return queue_is_ready(s->queue);
+}
+
+/* Until the streams of the cluster are there and its volumes are known, requests wait in the
+ * socket. Servers of NATS that have no leader must not keep a node from its own sandboxes. */
+static void server_await(struct server *s, bool (*is_there)(const struct server *s))
+{
+    uint64_t began = clock_ns();
+    while (!is_there(s) && !s->draining && clock_seconds_since(began) < SERVER_CLUSTER_SECONDS)
+        uv_run(&s->loop, UV_RUN_ONCE);
+}
+
+static int server_open_cluster(struct server *s, struct error *err)
+{
+    if (!s->nodes)
+        return 0;
+    int rc = queue_open(s, err);
+    if (rc == 0)
+        server_await(s, server_has_queue);
+    if (rc == 0)
+        rc = owners_open(s, err);
+    if (rc == 0)
+        server_await(s, owners_are_known);
+    return rc;
+}
+
+static void server_accept(struct server *s)
+{
+    uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
+    server_wake(s);
 }
 
 static int server_parse_schemas(struct server *s, struct error *err)
@@ -731,12 +764,11 @@ static int serve_as(
     if (rc == 0)
         rc = server_watch(&s, err);
     if (rc == 0)
-        rc = queue_open(&s, err);
-    if (rc == 0)
-        rc = owners_open(&s, err);
+        rc = server_open_cluster(&s, err);
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {
+        server_accept(&s);
         nodes_announce(&s, address);
         s.figures->is_ready = true;
         if (!links) {

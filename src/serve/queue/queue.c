@@ -278,8 +278,6 @@ static void queue_make(struct run_queue *q)
 int queue_open(struct server *s, struct error *err)
 {
     const struct serve_options *o = s->options;
-    if (!o->join)
-        return 0;
     struct run_queue *q = calloc(1, sizeof *q);
     if (!q)
         return error_memory(err);

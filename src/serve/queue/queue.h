@@ -169,7 +169,6 @@ static inline bool queue_is_ready(const struct run_queue *q)
     return q->is_ready && q->making == 0;
 }
 
-/* NULL options->join: there is no queue. */
 int queue_open(struct server *s, struct error *err);
 void queue_close(struct server *s);
 /* Fetches nothing of this key for a while. */

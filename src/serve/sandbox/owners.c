@@ -661,8 +661,6 @@ static int owners_make_store(struct owners *all, struct error *err)
 
 int owners_open(struct server *s, struct error *err)
 {
-    if (!s->nodes)
-        return 0;
     struct owners *all = calloc(1, sizeof *all);
     if (!all)
         return error_memory(err);
