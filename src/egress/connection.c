@@ -700,16 +700,6 @@ static void connection_read_client(struct connection *c)
         connection_take(c, true, data, (size_t)n);
 }
 
-/* The kernel then sends on when the guest has read, without this process: a socket in a sandbox's
- * network has 128 KiB at most, which the guest takes in two turns. The kernel doubles the size. */
-static void connection_deepen(struct connection *c)
-{
-    int size = EGRESS_SEND_BUFFER;
-    if (!c->is_deep)
-        setsockopt(c->client.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    c->is_deep = true;
-}
-
 /* Where to read a server's data to, and how much at most. A large transfer that is alone moves up
  * to EGRESS_BULK in a turn, which takes half the time for each byte: fewer calls, and fewer
  * changes between this process and the two others. (Through a pipe, splice(2) copies nothing, but
@@ -720,7 +710,6 @@ static char *connection_room(struct connection *c, char *piece, size_t *size)
     if (!c->is_large || c->server.tls || !hub_is_calm(hub))
         return piece;
     *size = EGRESS_BULK;
-    connection_deepen(c);
     return hub->bulk;
 }
 

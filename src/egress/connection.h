@@ -11,8 +11,7 @@
 enum {
     EGRESS_PIECE = 64 << 10,
     EGRESS_BULK = 1 << 20,
-    EGRESS_SEND_BUFFER = 208 << 10, /* an ordinary user gets as much (net.core.wmem_max) */
-    EGRESS_CONNECTIONS_MAX = 32,    /* of a sandbox */
+    EGRESS_CONNECTIONS_MAX = 32, /* of a sandbox */
     DIAL_ADDRESSES_MAX = 8,
 };
 
@@ -88,7 +87,6 @@ struct connection {
     struct connection *next_turn;    /* of those that wait for their turn */
     bool waits, has_turn;
     bool is_large; /* the last piece from the server was a whole one */
-    bool is_deep;  /* the client's socket has EGRESS_SEND_BUFFER */
     uint64_t tick;
     enum phase phase;
     struct side client, server;

@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/membarrier.h>
-#include <linux/sockios.h>
+#include <linux/netlink.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -523,10 +523,8 @@ const struct call_value call_set_up_prctls[] = {
     { 0 },
 };
 
-const struct call_value call_set_up_ioctls[] = {
-    { "SIOCSIFFLAGS", SIOCSIFFLAGS, EPERM, 0, "raises the loopback interface of a sandbox" },
-    { 0 },
-};
+const struct call_socket call_set_up_socket = { "netlink, of interfaces", AF_NETLINK, SOCK_RAW,
+    NETLINK_ROUTE, false };
 
 /* clone(2): all flags except those that the C library uses for threads and processes. The lowest
  * eight bits are the exit signal, and there is no bit left for a new flag of a later kernel. */
@@ -671,6 +669,6 @@ void calls_print(enum call_where where, struct buf *out)
     print_groups(call_set_up, where, out);
     for (const struct call_value *v = call_set_up_prctls; v->name; v++)
         calls_print_value(v, out);
-    for (const struct call_value *v = call_set_up_ioctls; !container && v->name; v++)
-        calls_print_value(v, out);
+    if (own_root && !container)
+        buf_printf(out, "    socket: %s\n", call_set_up_socket.name);
 }

@@ -86,7 +86,8 @@ extern const struct call_commands call_device_commands[];
 
 /* Calls that the zygote needs to set up a sandbox, with the answers that guests get for them. */
 extern const struct call_group call_set_up[];
-extern const struct call_value call_set_up_prctls[], call_set_up_ioctls[], call_clone_flags[];
+extern const struct call_value call_set_up_prctls[], call_clone_flags[];
+extern const struct call_socket call_set_up_socket; /* raises a sandbox's loopback interface */
 
 /* Extracts the next of the names, separated by spaces; false at the end. */
 bool call_next_name(const char **names, char *out, size_t size);

@@ -183,20 +183,25 @@ static int add_processes(const struct filter_target *to, bool own_root)
     return rc < 0 ? rc : filter_rules(to, SCMP_ACT_ALLOW, "prlimit64", 1, &own);
 }
 
+static int add_socket(const struct filter_target *to, const struct call_socket *s, bool pairs)
+{
+    const struct scmp_arg_cmp all[] = {
+        SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, s->family),
+        SCMP_A1(
+            SCMP_CMP_MASKED_EQ, INT_MASK & ~(scmp_datum_t)(SOCK_CLOEXEC | SOCK_NONBLOCK), s->type),
+        SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, s->protocol),
+    };
+    return filter_rules(to, SCMP_ACT_ALLOW, pairs ? "socketpair" : "socket", 3, all);
+}
+
 static int add_sockets(const struct filter_target *to, bool own_root)
 {
     int rc = own_root ? 0 : filter_rules(to, SCMP_ACT_ERRNO(EPERM), "socket", 0, NULL);
     for (const struct call_socket *s = call_sockets; rc == 0 && s->name; s++) {
-        const struct scmp_arg_cmp all[] = {
-            SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, s->family),
-            SCMP_A1(SCMP_CMP_MASKED_EQ, INT_MASK & ~(scmp_datum_t)(SOCK_CLOEXEC | SOCK_NONBLOCK),
-                s->type),
-            SCMP_A2(SCMP_CMP_MASKED_EQ, INT_MASK, s->protocol),
-        };
         if (own_root && !s->pairs_only)
-            rc = filter_rules(to, SCMP_ACT_ALLOW, "socket", 3, all);
+            rc = add_socket(to, s, false);
         if (rc == 0 && s->family == AF_UNIX)
-            rc = filter_rules(to, SCMP_ACT_ALLOW, "socketpair", 3, all);
+            rc = add_socket(to, s, true);
     }
     return rc;
 }
@@ -228,26 +233,15 @@ static int filter_add_list(const struct filter_target *to, bool own_root)
     return rc < 0 ? rc : add_options(to);
 }
 
-/* `at`: which of the call's arguments has these values. Only the guest gets their answers. */
-static int add_set_up_values(const struct filter_target *to, const char *call, unsigned at,
-    const struct call_value *values, bool guest)
-{
-    int rc = 0;
-    for (const struct call_value *v = values; rc == 0 && v->name; v++) {
-        const struct scmp_arg_cmp is = SCMP_CMP(at, SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
-        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), call, 1, &is);
-    }
-    return rc;
-}
-
+/* Only the guest gets their answers. */
 static int add_set_up_prctls(const struct filter_target *to, bool guest)
 {
-    return add_set_up_values(to, "prctl", 0, call_set_up_prctls, guest);
-}
-
-static int add_set_up_ioctls(const struct filter_target *to, bool guest)
-{
-    return add_set_up_values(to, "ioctl", 1, call_set_up_ioctls, guest);
+    int rc = 0;
+    for (const struct call_value *v = call_set_up_prctls; rc == 0 && v->name; v++) {
+        const struct scmp_arg_cmp is = SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, v->value);
+        rc = filter_rules(to, action_of(guest ? v->answer : CALL_ALLOWED), "prctl", 1, &is);
+    }
+    return rc;
 }
 
 static int add_device_commands(const struct filter_target *to)
@@ -261,13 +255,13 @@ static int add_device_commands(const struct filter_target *to)
 }
 
 /* Additional calls for the zygote. */
-static int add_set_up(const struct filter_target *to)
+static int add_set_up(const struct filter_target *to, bool own_root)
 {
     int rc = filter_rules(to, SCMP_ACT_ALLOW, "clone", 0, NULL);
     for (const struct call_group *g = call_set_up; rc == 0 && g->names; g++)
         rc = filter_rules(to, SCMP_ACT_ALLOW, g->names, 0, NULL);
-    if (rc == 0)
-        rc = add_set_up_ioctls(to, false);
+    if (rc == 0 && own_root)
+        rc = add_socket(to, &call_set_up_socket, false);
     return rc < 0 ? rc : add_set_up_prctls(to, false);
 }
 
@@ -303,8 +297,10 @@ static int take_set_up_away(const struct filter_target *to)
         rc = keep_core_limit(to);
     if (rc == 0)
         rc = keep_limits_of_others(to);
+    const struct scmp_arg_cmp family =
+        SCMP_A0(SCMP_CMP_MASKED_EQ, INT_MASK, call_set_up_socket.family);
     if (rc == 0)
-        rc = add_set_up_ioctls(to, true);
+        rc = filter_rules(to, SCMP_ACT_ERRNO(ENOSYS), "socket", 1, &family);
     return rc < 0 ? rc : add_set_up_prctls(to, true);
 }
 
@@ -340,7 +336,7 @@ static int filter_build(scmp_filter_ctx ctx, enum filter_part part, bool own_roo
         rc = filter_add_list(&to, own_root);
     if (rc == 0 && more & FILTER_NVIDIA)
         rc = add_device_commands(&to);
-    return rc < 0 ? rc : add_set_up(&to);
+    return rc < 0 ? rc : add_set_up(&to, own_root);
 }
 
 int filter_compile(
