@@ -388,10 +388,18 @@ def test_any_node_answers_for_volumes_and_contexts_of_all(start, provider):
     assert nodes[1].ask("GET", "/v1/files/" + context)[1]["filename"] == "text"
     nodes[0].kill()
     wait_until(lambda: nodes[1].ask("GET", "/v1/contexts/" + context)[0] == 503)   # lost with n0
+    wait_until(lambda: nodes[1].ask("GET", "/v1/runs/" + run)[0] == 503)           # in its record
+    assert nodes[1].ask("GET", "/v1/batches/" + run)[0] == 503
     assert nodes[2].ask("GET", "/v1/volumes/other")[1]["error"]["code"] == "node_lost"
     assert nodes[1].ask("GET", "/v1/volumes/data")[0] == 200              # of n2
     nodes[0].start()
     wait_until(lambda: nodes[1].ask("DELETE", "/v1/contexts/" + context)[0] == 204)
+    wait_until(lambda: nodes[2].ask("GET", "/v1/runs/" + run)[0] == 200)
+    assert '"run":"%s"' % run in nodes[2].text("/v1/runs/%s/export" % run)
+    wait_until(lambda: nodes[2].ask("GET", "/v1/runs/" + "0" * 32)[0] == 404)
+    assert nodes[1].ask("POST", "/v1/runs/%s/resume" % run)[0] == 409     # it has ended
+    assert nodes[1].ask("DELETE", "/v1/runs/" + run)[0] == 204
+    assert nodes[2].ask("GET", "/v1/runs/" + run)[0] == 404
     wait_until(lambda: nodes[2].ask("GET", "/v1/contexts/" + context)[0] == 404)
 
 

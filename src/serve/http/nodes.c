@@ -135,6 +135,16 @@ static unsigned nodes_number_in(const char *id)
     return (unsigned)strtoul(digits, NULL, 16);
 }
 
+/* The record outlives its node's process. 0: this one has it, or asks all. */
+static unsigned nodes_of_run(const struct registry *g, const struct node *lost)
+{
+    const struct node *node;
+    for (size_t i = 0; (node = registry_at(g, i)); i++)
+        if (!node->is_lost && node->address[0] && strcmp(node->name, lost->name) == 0)
+            return node->number == registry_own(g) ? 0 : node->number;
+    return 0;
+}
+
 static unsigned nodes_of_id(struct request *r)
 {
     const struct registry *g = r->server->nodes;
@@ -144,6 +154,8 @@ static unsigned nodes_of_id(struct request *r)
         return 0; /* says that there is no such sandbox, if there is none */
     if (!node->is_lost)
         return number;
+    if (r->route && r->route->of_run)
+        return nodes_of_run(g, node);
     if (!r->routes->identify && !r->routes->knows_lost)
         request_refuse(r, 410, "node_lost",
             "the node '%s' of the cluster is lost, and what it had with it", node->name);
@@ -238,8 +250,8 @@ void nodes_refuse_absent(struct request *r, const char *kind, const char *name, 
         request_refuse(r, 503, "node_lost",
             "no node that answers has the %s '%.64s', and the node '%s' is lost", kind, name, lost);
     else
-        request_refuse(r, 404, "not_found", "there is no %s '%.64s'; POST /v1/%ss %s one", kind,
-            name, kind, made);
+        request_refuse(r, 404, "not_found", "there is no %s '%.64s'; POST /v1/%s%s %s one", kind,
+            name, kind, strcmp(kind, "batch") == 0 ? "es" : "s", made);
 }
 
 /* ---- connections ---- */

@@ -10,6 +10,8 @@
 #include "base/cleanup.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/http/nodes.h"
+#include "serve/http/relay.h"
 
 enum { BATCH_OBJECT_MAX = 8 << 20 };
 
@@ -44,8 +46,8 @@ char *batch_directory_of(struct request *r)
         return NULL;
     if (path && text_is_name(r->id) && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return steal(&path);
-    request_refuse(r, 404, "not_found", "there is no batch '%.32s'; POST /v1/batches makes one",
-        text_is_name(r->id) ? r->id : "?");
+    if (!relay_on_node(r))
+        nodes_refuse_absent(r, "batch", r->id, "makes");
     return NULL;
 }
 

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/os/file.h"
 #include "serve/native/contexts.h"
+#include "serve/http/nodes.h"
+#include "serve/http/relay.h"
 #include "serve/log.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/spending.h"
@@ -128,8 +130,8 @@ static bool run_look(struct request *r, struct run_facts *facts, struct buf *jso
         return true;
     if (rc < 0 && err.code != DROSTE_ERROR_NOT_FOUND)
         request_fail(r, &err);
-    else
-        request_refuse(r, 404, "not_found", "there is no run '%s'", r->id);
+    else if (rc == 0 || !relay_on_node(r)) /* its node may have been started again since */
+        nodes_refuse_absent(r, "run", r->id, "starts");
     return false;
 }
 
@@ -545,7 +547,8 @@ static void run_resume(struct request *r)
 
 void handle_run_resume(struct request *r)
 {
-    admission_ask(r, run_resume);
+    if (runs_find(r)) /* here, and not on another node */
+        admission_ask(r, run_resume);
 }
 
 /* ---- the others ---- */
