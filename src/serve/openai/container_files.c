@@ -8,127 +8,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/hash.h"
 #include "base/json/fields.h"
 #include "base/text.h"
+#include "serve/openai/container_job.h"
 #include "serve/openai/containers.h"
 #include "serve/openai/openai.h"
 
-enum { CONTAINER_ENTRIES = 10000, CONTAINER_DEPTH = 10, CONTAINER_ID_DIGITS = 24 };
-enum { CONTAINER_NAME_MAX = 200, CONTAINER_BODY_MAX = 4096 };
-
-static const char container_file_prefix[] = "cfile_";
-
-/* ---- objects ---- */
-
-bool container_file_id(char out[STORE_ID_SIZE], const char *container, const char *path)
-{
-    cleanup_hash struct hash hash = { 0 };
-    char text[HASH_TEXT_SIZE];
-    if (hash_open(&hash, NULL) < 0)
-        return false;
-    hash_add(&hash, container, strlen(container) + 1);
-    hash_add(&hash, path, strlen(path));
-    if (hash_take(&hash, text, NULL) < 0)
-        return false;
-    snprintf(out, STORE_ID_SIZE, "%s%.*s", container_file_prefix, CONTAINER_ID_DIGITS, text);
-    return true;
-}
-
-static struct json_object *container_file_object(
-    const struct container_job *job, const char *id, const droste_volume_entry *entry)
-{
-    char mark[STORE_NAME_SIZE];
-    cleanup_buf struct buf path = { 0 };
-    struct json_object *o = json_object_new_object();
-    snprintf(mark, sizeof mark, "%s.json", id);
-    buf_puts(&path, "/data/");
-    text_append_utf8(&path, entry->path, strlen(entry->path));
-    bool is_users = faccessat(job->directory, mark, F_OK, 0) == 0;
-    if (o && !buf_failed(&path) && json_put_text(o, "id", id) &&
-        json_put_text(o, "object", "container.file") &&
-        json_put(o, "created_at", json_object_new_int64(entry->mtime)) &&
-        json_put(o, "bytes", json_object_new_int64((int64_t)entry->size)) &&
-        json_put_text(o, "container_id", job->id) && json_put_text(o, "path", buf_text(&path)) &&
-        json_put_text(o, "source", is_users ? "user" : "assistant"))
-        return o;
-    json_object_put(o);
-    return NULL;
-}
+enum { CONTAINER_BODY_MAX = 4096 };
 
 /* ---- a new one ---- */
-
-/* The last part of a name, without what a name of a file cannot have. */
-static void container_file_name(char out[CONTAINER_NAME_MAX + 1], const char *asked)
-{
-    const char *slash = strrchr(asked, '/'), *name = slash ? slash + 1 : asked;
-    size_t len = text_utf8_floor(name, strlen(name), CONTAINER_NAME_MAX);
-    memcpy(out, name, len);
-    out[len] = '\0';
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)out[i] < 0x20 || out[i] == 0x7f)
-            out[i] = '_';
-    if (strcmp(out, "") == 0 || strcmp(out, ".") == 0 || strcmp(out, "..") == 0)
-        snprintf(out, CONTAINER_NAME_MAX + 1, "file");
-}
-
-static int container_take_entry(void *arg, const droste_volume_entry *entry)
-{
-    struct container_job *job = arg;
-    char id[STORE_ID_SIZE];
-    if (!S_ISREG(entry->mode) || !container_file_id(id, job->id, entry->path) ||
-        (job->file[0] && strcmp(job->file, id) != 0))
-        return 0;
-    struct json_object *o = container_file_object(job, id, entry);
-    if (!o)
-        return 1;
-    if (!job->file[0])
-        return json_object_array_add(job->found, o) < 0;
-    json_object_put(job->found);
-    job->found = o;
-    list_clear(&job->names);
-    return list_add(&job->names, entry->path, NULL) < 0;
-}
-
-/* All of them, or the one whose id the job has; its path is then the first name. */
-static int container_find(struct container_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    (void)d;
-    if (!job->file[0])
-        job->found = json_object_new_array();
-    int rc = droste_volume_list(
-        v, ".", CONTAINER_DEPTH, CONTAINER_ENTRIES, container_take_entry, job, err);
-    return rc < 0 ? rc : 0;
-}
-
-static int container_put_file(
-    struct container_job *job, droste_volume *v, size_t index, droste_error *err)
-{
-    char name[CONTAINER_NAME_MAX + 1];
-    container_file_name(name, job->names.items[index]);
-    cleanup_fd int fd = open(job->paths.items[index], O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        *err = (droste_error){ .code = DROSTE_ERROR_IO, .sys = errno };
-        snprintf(err->text, sizeof err->text, "reading a file: %s", strerror(errno));
-        return -1;
-    }
-    int rc = droste_volume_put(v, fd, name, NULL, err);
-    if (rc < 0 || !container_file_id(job->file, job->id, name))
-        return -1;
-    cleanup_json struct json_object *mark = json_object_new_object();
-    if (mark && json_put_text(mark, "id", job->file) &&
-        json_put_text(mark, "container_id", job->id))
-        file_store_write(job->directory, job->file, mark);
-    return 0;
-}
-
-int container_put_files(struct container_job *job, droste *d, droste_volume *v, droste_error *err)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < job->paths.count; i++)
-        rc = container_put_file(job, v, i, err);
-    return rc == 0 && job->file[0] ? container_find(job, d, v, err) : rc;
-}
 
 static void container_refuse_file(struct request *r)
 {
@@ -213,7 +101,7 @@ void openai_handle_container_file_create(struct request *r)
     if (!o)
         return;
     if (type && strncasecmp(type, "multipart/form-data", strlen("multipart/form-data")) == 0) {
-        intake_begin(r, container_file_prefix, "file", STORE_FILE_MAX, container_store_intake);
+        intake_begin(r, CONTAINER_FILE_PREFIX, "file", STORE_FILE_MAX, container_store_intake);
         return;
     }
     r->on_piece = container_on_piece;
@@ -230,7 +118,7 @@ static struct container_job *container_file_job(struct request *r, const char *f
     cleanup_json struct json_object *o = container_use(r);
     if (!o)
         return NULL;
-    if (file[0] && !file_store_is_id(file, container_file_prefix)) {
+    if (file[0] && !file_store_is_id(file, CONTAINER_FILE_PREFIX)) {
         container_refuse_file(r);
         return NULL;
     }

@@ -15,8 +15,9 @@
 #include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/openai/container_job.h"
 #include "serve/openai/openai.h"
-#include "serve/openai/responses.h"
+#include "serve/openai/response_id.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/sandbox/volume.h"
 #include "serve/options.h"
@@ -39,101 +40,6 @@ static void container_refuse_absent(struct request *r, const char *id, const cha
 {
     openai_refuse(r, &(struct openai_error){ .status = 404, .code = "not_found", .param = param },
         "Container with id '%.80s' not found, or it has expired.", id);
-}
-
-/* ---- jobs ---- */
-
-void container_job_free(struct container_job *job)
-{
-    if (job->is_moved && job->paths.count > 0)
-        unlink(job->paths.items[0]);
-    list_clear(&job->paths);
-    list_clear(&job->names);
-    json_object_put(job->found);
-    close_fd(&job->directory);
-    close_fd(&job->fd);
-    free(job->root);
-    free(job);
-}
-
-/* Its first file, or the first run, makes the volume. */
-static int container_open(
-    struct container_job *job, droste *d, droste_volume **v, droste_error *err)
-{
-    int rc = droste_volume_open(d, job->id, 0, v, err);
-    if (rc == 0 || err->code != DROSTE_ERROR_NOT_FOUND)
-        return rc;
-    if (droste_volume_create(d, job->id, err) < 0 && err->code != DROSTE_ERROR_ARGUMENT)
-        return -1;
-    return droste_volume_open(d, job->id, 0, v, err);
-}
-
-static void container_job_run(struct work *w)
-{
-    struct container_job *job = (struct container_job *)w;
-    droste *d = NULL;
-    droste_volume *v = NULL;
-    job->rc = droste_new(&d, &job->err);
-    if (job->rc == 0)
-        job->rc = droste_set(d, "volume-root", job->root, &job->err);
-    if (job->rc == 0)
-        job->rc = droste_set(d, "volume-size", job->quota, &job->err);
-    if (job->rc == 0 && !job->is_closed)
-        job->rc = container_open(job, d, &v, &job->err);
-    if (job->rc == 0)
-        job->rc = job->act(job, d, v, &job->err);
-    droste_volume_close(v);
-    droste_free(d);
-}
-
-static void container_job_end(struct work *w)
-{
-    struct container_job *job = (struct container_job *)w;
-    struct request *r = w->r;
-    void (*next)(struct request * r) = job->next;
-    bool is_full = job->err.sys == ENOSPC || job->err.sys == EDQUOT;
-    if (r && job->rc < 0 && is_full)
-        container_refuse(r, 507, "storage", NULL, job->err.text);
-    else if (r && job->rc < 0 && job->err.code == DROSTE_ERROR_ARGUMENT)
-        container_refuse(r, 409, "conflict", NULL, job->err.text);
-    else if (r && job->rc < 0)
-        request_fail(r, &job->err);
-    else if (r && job->reply)
-        job->reply(r, job);
-    container_job_free(job);
-    if (r && next && !r->reply)
-        next(r);
-}
-
-struct container_job *container_job_new(struct request *r, const char *id,
-    int (*act)(struct container_job *job, droste *d, droste_volume *v, droste_error *err),
-    void (*reply)(struct request *r, struct container_job *job))
-{
-    cleanup_free char *root = sandbox_volume_root(r);
-    cleanup_fd int directory = root ? file_store_open(r) : -1;
-    struct container_job *job = directory < 0 ? NULL : calloc(1, sizeof *job);
-    if (!job) {
-        if (!r->reply)
-            request_refuse_memory(r);
-        return NULL;
-    }
-    *job = (struct container_job){
-        .w = { .server = r->server, .r = r, .run = container_job_run, .end = container_job_end },
-        .act = act,
-        .reply = reply,
-        .root = steal(&root),
-        .directory = steal_fd(&directory),
-        .fd = -1
-    };
-    snprintf(job->id, sizeof job->id, "%s", id);
-    snprintf(job->quota, sizeof job->quota, "%zuM", r->server->options->files_quota_mib);
-    return job;
-}
-
-void container_job_start(struct container_job *job)
-{
-    if (job)
-        work_start(&job->w);
 }
 
 /* ---- their time ---- */
@@ -167,7 +73,7 @@ static void container_touch(int directory, struct json_object *o)
 /* Its object goes last, so that what was interrupted is done again. */
 static int container_remove(int directory, droste *d, const char *id, droste_error *err)
 {
-    cleanup_json struct json_object *marks = file_store_list(directory, "cfile_");
+    cleanup_json struct json_object *marks = file_store_list(directory, CONTAINER_FILE_PREFIX);
     if (droste_volume_remove(d, id, err) < 0 && err->code != DROSTE_ERROR_NOT_FOUND)
         return -1;
     for (size_t i = 0; i < json_length(marks); i++) {

@@ -43,41 +43,6 @@ void openai_handle_container_file_get(struct request *r);
 void openai_handle_container_file_content(struct request *r);
 void openai_handle_container_file_delete(struct request *r);
 
-/* ---- between its files ---- */
-
-/* Work on a container's volume, in a thread. */
-struct container_job {
-    struct work w;
-    /* Negative: *err says why. */
-    int (*act)(struct container_job *job, droste *d, droste_volume *v, droste_error *err);
-    /* In the loop, after it went well: answers the request. */
-    void (*reply)(struct request *r, struct container_job *job);
-    void (*next)(struct request *r); /* of container_prepare */
-    bool is_closed;                  /* the volume is not opened */
-    char id[STORE_ID_SIZE], file[STORE_ID_SIZE];
-    char *root;                /* of the volumes */
-    int directory;             /* of the account's files */
-    struct list paths, names;  /* of files that become the container's */
-    bool is_moved;             /* the first one came in for this: it is removed afterwards */
-    struct json_object *found; /* one file, or a list of them; NULL: there is no such file */
-    struct file_page page;
-    int fd;
-    uint64_t bytes;
-    char quota[24];
-    int rc;
-    droste_error err;
-};
-
-/* NULL: the request was refused. */
-struct container_job *container_job_new(struct request *r, const char *id,
-    int (*act)(struct container_job *job, droste *d, droste_volume *v, droste_error *err),
-    void (*reply)(struct request *r, struct container_job *job));
-void container_job_start(struct container_job *job);
-void container_job_free(struct container_job *job);
-/* Copies job->paths into the volume, as job->names; job->found is the last one. */
-int container_put_files(struct container_job *job, droste *d, droste_volume *v, droste_error *err);
-/* The id of the file with this path below the container's directory. */
-bool container_file_id(char out[STORE_ID_SIZE], const char *container, const char *path);
 /* The request's container, which is used now; NULL: the request was refused. */
 struct json_object *container_use(struct request *r);
 

@@ -11,12 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "serve/openai/functions.h"
-#include "serve/openai/responses.h"
-
-enum { RUN_DIGITS_KEPT = 6 }; /* of the id: they name its worker */
+#include "serve/openai/response.h"
 
 static const char request_prefix[] = "mcpr_", answer_type[] = "mcp_approval_response";
 
@@ -30,16 +27,6 @@ const char *response_label(struct json_object *asked)
             return json_get_string(tool, "server_label", "");
     }
     return NULL;
-}
-
-void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from)
-{
-    char text[SERVE_ID_SIZE + 32], hex[HASH_TEXT_SIZE] = "";
-    snprintf(text, sizeof text, "%s %lld", run, (long long)from);
-    if (from > 0)
-        hash_sha256(text, strlen(text), hex, NULL);
-    snprintf(out, RESPONSE_ID_SIZE, "resp_%.*s%.*s", from > 0 ? RUN_DIGITS_KEPT : SERVE_ID_SIZE - 1,
-        run, from > 0 ? SERVE_ID_SIZE - 1 - RUN_DIGITS_KEPT : 0, hex);
 }
 
 /* ---- the calls that wait ---- */

@@ -8,25 +8,9 @@
 #include "base/json/fields.h"
 #include "base/text.h"
 #include "serve/openai/functions.h"
-#include "serve/openai/responses.h"
+#include "serve/openai/response.h"
 
 enum { RESPONSE_KEPT_SECONDS = 30 * 86400 };
-
-void response_locate(struct request *r, const char *path)
-{
-    static const char prefix[] = "/v1/responses/resp_";
-    size_t n = sizeof prefix - 1;
-    if (strncmp(path, prefix, n) != 0 || strspn(path + n, "0123456789abcdef") != SERVE_ID_SIZE - 1)
-        return;
-    memcpy(r->id, path + n, SERVE_ID_SIZE - 1);
-    r->id[SERVE_ID_SIZE - 1] = '\0';
-}
-
-bool response_is_id(const char *id)
-{
-    return strncmp(id, "resp_", 5) == 0 && strlen(id) == RESPONSE_ID_SIZE - 1 &&
-           strspn(id + 5, "0123456789abcdef") == SERVE_ID_SIZE - 1;
-}
 
 /* ---- storing ---- */
 

@@ -5,7 +5,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "serve/openai/containers.h"
-#include "serve/openai/responses.h"
+#include "serve/openai/openai.h"
+#include "serve/openai/response_id.h"
 #include "serve/openai_schemas.h"
 
 #define JSON   "application/json"

@@ -1,4 +1,4 @@
-/* serve/openai/responses.h: /v1/responses: a run as a response, its steps as items.
+/* serve/openai/response.h: /v1/responses: a run as a response, its steps as items.
  *
  * What the client sent is kept in ID.json of its account's files, with its run; all else comes from
  * the record, so that a response looks the same while it streams, afterwards, and from any worker.
@@ -7,8 +7,9 @@
 
 #include "serve/openai/containers.h"
 #include "serve/openai/openai.h"
+#include "serve/openai/response_id.h"
 
-enum { RESPONSE_ID_SIZE = SERVE_ID_SIZE + 5, RESPONSE_STORED_MAX = 4 << 20 };
+enum { RESPONSE_STORED_MAX = 4 << 20 };
 enum { RESPONSE_CHAIN_MAX = 100 };
 
 /* A response as it is told: the items so far. */
@@ -38,10 +39,20 @@ void response_add_answer(struct response *p, const droste_record_run *run);
 void response_put(
     struct buf *out, const struct response *p, const droste_record_run *run, const char *status);
 
+/* OpenAI's word for the status of a run. */
+const char *response_status(const droste_record_run *run);
+/* Adds a step: a call of the model, or a cell. */
+void response_add_call(struct response *p, const droste_record_call *call);
+void response_add_cell(struct response *p, const droste_record_cell *cell);
+/* Begins an event's data; the caller adds members, and response_push ends it. */
+void response_event(struct response *p, struct buf *out, const char *type);
+void response_push(struct response *p, struct buf *out, const char *type);
+/* Pushes an event with the whole object. */
+void response_push_whole(
+    struct response *p, const char *type, const droste_record_run *run, const char *status);
+
 /* ---- response_approvals.c ---- */
 
-/* The id of the response that tells of a run from this event on. */
-void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from);
 /* The label of the tools whose calls the client wants to approve; NULL: it does not. */
 const char *response_label(struct json_object *asked);
 /* Items for calls that wait (functions_waiting) after event `at`; NULL without memory. */
@@ -59,13 +70,9 @@ int64_t response_from(struct request *r);
 
 /* ---- response_store.c ---- */
 
-bool response_is_id(const char *id);
-
 /* Keeps the request; false: it was refused. */
 bool response_store(struct request *r, int64_t from);
 /* Adds the messages of the responses before, the oldest first; false: the request was refused. */
 bool response_ask_previous(struct openai_ask *a, const char *previous);
 /* Adds the items of an input, the last user message as the question if it is to be one. */
 bool response_ask_input(struct openai_ask *a, struct json_object *input, bool has_question);
-/* Sets the id of the run that a path below /v1/responses names. */
-void response_locate(struct request *r, const char *path);
