@@ -103,12 +103,10 @@ int droste_turn(droste *d, int milliseconds, droste_error *err)
     int rc = api_enter(d, err);
     if (rc < 0)
         return rc;
-    rc = loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0, err);
+    loop_turn(d->loop, d->run_count > 0 || milliseconds > 0 ? milliseconds : 0);
     api_tell_sessions(d);
     api_tell_runs(d);
     d->waits = false;
-    if (rc < 0)
-        return rc;
     return d->run_count < INT_MAX ? (int)d->run_count : INT_MAX;
 }
 

@@ -272,14 +272,13 @@ void loop_wake(struct loop *loop)
     uv_stop(&loop->uv);
 }
 
-int loop_turn(struct loop *loop, int ms, struct error *err)
+void loop_turn(struct loop *loop, int ms)
 {
     /* A new timer would become a closing handle here, for which the next turn would not wait. */
     if (ms > 0)
         timer_start(loop->patience, (uint64_t)ms, 0);
     base_loop_turn(loop, ms == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
     timer_stop(loop->patience);
-    return 0;
 }
 
 static void timer_fired(uv_timer_t *uv)

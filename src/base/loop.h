@@ -67,9 +67,8 @@ void loop_forked(struct loop *loop);
  * server, or that leaves no processor to spare. Meanwhile the loop does not poll, and reads in
  * larger pieces. */
 void loop_far(struct loop *loop, bool under_way);
-/* Waits for events, for at most `ms` milliseconds (negative: without a limit), and handles them.
- * ERROR_MEMORY. */
-int loop_turn(struct loop *loop, int ms, struct error *err);
+/* Waits for events, for at most `ms` milliseconds (negative: without a limit), and handles them. */
+void loop_turn(struct loop *loop, int ms);
 /* True inside of the loop's callbacks, which must not wait. */
 bool loop_is_running(const struct loop *loop);
 /* For a callback that sets the flag that loop_run_until waits for. Timers run first in a turn of

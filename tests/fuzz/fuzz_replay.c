@@ -43,12 +43,12 @@ static void ask_all(struct loop *loop, struct lm *lm)
             expect_error(rc, &err);
     }
     for (int i = 0; i < 3; i++)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
     for (unsigned i = 0; i < 3; i++)
         if (asks[i].call)
             lm_cancel(asks[i].call, NULL);
     lm_close(lm);
-    loop_turn(loop, 0, NULL);
+    loop_turn(loop, 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -335,7 +335,7 @@ static void act(struct world *w, struct loop *loop)
     else if (what == 3)
         session_interrupt(w->session);
     else if (what == 4)
-        loop_turn(loop, 0, NULL); /* deadlines here are over at once */
+        loop_turn(loop, 0); /* deadlines here are over at once */
     else if (w->ended)
         return;
     else if (what == 5)
@@ -393,6 +393,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect(!w.open && w.finished <= w.begun && w.begun - w.finished <= 1);
     for (size_t i = 0; i < CALLS; i++)
         expect(!w.calls[i].open);
-    loop_turn(loop, 0, NULL);
+    loop_turn(loop, 0);
     return 0;
 }

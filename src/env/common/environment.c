@@ -28,8 +28,7 @@ void environment_settle(struct environment *env)
     uint64_t begun = clock_ns();
     while (base->ops->settling && base->ops->settling(env) && !loop_is_running(base->loop) &&
            clock_seconds_since(begun) < SETTLE_SECONDS)
-        if (loop_turn(base->loop, 500, NULL) < 0)
-            break;
+        loop_turn(base->loop, 500);
 }
 
 void environment_on_notice(

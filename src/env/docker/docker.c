@@ -337,8 +337,7 @@ static void docker_wait_for_removals(struct docker *env)
     TAILQ_FOREACH(h, &env->slots, link)
     container_leave(h->container);
     while (!TAILQ_EMPTY(&env->slots) && clock_seconds_since(begun) < GOODBYE_SECONDS)
-        if (loop_turn(env->base.loop, 1000, NULL) < 0)
-            break;
+        loop_turn(env->base.loop, 1000);
 }
 
 static void docker_free(struct environment *base)

@@ -91,9 +91,9 @@ bool openai_put_schema(
 static bool chat_settings(struct request *r, const char *run, struct buf *words)
 {
     struct json_object *format = json_get_typed(r->json, "response_format", json_type_object);
+    functions_put_settings(r, words);
     return openai_put_schema(
-               r, format, json_get_typed(format, "json_schema", json_type_object), words) &&
-           functions_put_settings(r, words);
+        r, format, json_get_typed(format, "json_schema", json_type_object), words);
 }
 
 /* ---- the answer ---- */

@@ -168,12 +168,11 @@ bool functions_check(struct request *r)
     return functions_check_choice(r);
 }
 
-bool functions_put_settings(struct request *r, struct buf *words)
+void functions_put_settings(struct request *r, struct buf *words)
 {
     cleanup_json struct json_object *list = functions_of(r->json);
     if (list)
         sandbox_setting(words, "client-tools", json_text(list, NULL));
-    return true;
 }
 
 /* A run's code calls functions, which no provider can force: the model is asked to. */

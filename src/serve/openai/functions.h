@@ -19,7 +19,7 @@ bool functions_check(struct request *r);
 /* Whether it has any. */
 bool functions_are_in(struct json_object *asked);
 /* Appends the setting of the run. */
-bool functions_put_settings(struct request *r, struct buf *words);
+void functions_put_settings(struct request *r, struct buf *words);
 /* Appends what the request wants of them ("tool_choice") to the question. False: the request was
  * refused. */
 bool functions_put_choice(struct request *r, struct buf *question);

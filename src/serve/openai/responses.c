@@ -187,8 +187,8 @@ static bool responses_settings(struct request *r, const char *run, struct buf *w
 {
     struct json_object *text = json_get_typed(r->json, "text", json_type_object);
     struct json_object *format = json_get_typed(text, "format", json_type_object);
-    return openai_put_schema(r, format, format, words) && functions_put_settings(r, words) &&
-           container_put_settings(r, run, words);
+    functions_put_settings(r, words);
+    return openai_put_schema(r, format, format, words) && container_put_settings(r, run, words);
 }
 
 /* It is in the record, and is now kept for later; a background response is answered at once. */

@@ -187,7 +187,7 @@ static void what_is_far_is_slept_for(void **state)
         timer_free(timer);
     }
     uv_close((uv_handle_t *)&prepare, NULL);
-    loop_turn(scene->loop, 0, NULL);
+    loop_turn(scene->loop, 0);
 }
 
 /* A watch that was skipped because it is far away does not count as a failed search: the next one
@@ -227,11 +227,11 @@ static void running_what_is_ready_does_not_wait(void **state)
     struct timer *timer = timer_new(scene->loop, count, scene);
     timer_start(timer, 60000, 0);
     uint64_t start = clock_ns();
-    loop_turn(scene->loop, 0, NULL);
+    loop_turn(scene->loop, 0);
     assert_true(clock_seconds_since(start) < 10);
     assert_int_equal(scene->fired, 0);
     timer_start(timer, 0, 0);
-    loop_turn(scene->loop, 0, NULL);
+    loop_turn(scene->loop, 0);
     assert_int_equal(scene->fired, 1);
     timer_free(timer);
 }
@@ -351,7 +351,7 @@ static void timers_fire_when_they_should(void **state)
 static void a_timer_counts_from_its_start(void **state)
 {
     struct scene *scene = *state;
-    loop_turn(scene->loop, 0, NULL);
+    loop_turn(scene->loop, 0);
     usleep(50000);
     struct timer *timer = timer_new(scene->loop, finish, scene);
     uint64_t start = clock_ns();

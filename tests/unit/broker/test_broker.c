@@ -359,7 +359,7 @@ static void begin_asking(struct fixture *f, const char *code, size_t count)
 {
     tool_session_start(&f->s, code, 0);
     while (f->child_count < count && !f->s.done)
-        loop_turn(f->s.loop, 0, NULL);
+        loop_turn(f->s.loop, 0);
     assert_int_equal(f->child_count, count);
 }
 

@@ -200,7 +200,7 @@ static void closing_cancels_a_call(void **state)
     tool_session_open(&f->s, (struct broker_options){ 0 });
     tool_session_start(&f->s, "tool()", 0);
     while (!f->call)
-        assert_ok(loop_turn(f->s.loop, -1, err));
+        loop_turn(f->s.loop, -1);
     broker_close(steal(&f->s.broker));
     assert_int_equal(f->cancelled, 1);
 }
@@ -214,7 +214,7 @@ static void a_tool_can_be_removed_during_its_call(void **state)
     tool_session_open(&f->s, (struct broker_options){ 0 });
     tool_session_start(&f->s, TRYING("tool()") "SUBMIT(r)", 0);
     while (!f->call)
-        assert_ok(loop_turn(f->s.loop, -1, err));
+        loop_turn(f->s.loop, -1);
     assert_true(tools_remove(f->s.tools, "tool"));
     answer(f);
     tool_session_finish(&f->s, "{\"output\": \"still\"}");

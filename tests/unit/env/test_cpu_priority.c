@@ -147,7 +147,7 @@ static bool becomes_lowered(struct fixture *f, pid_t pid, double seconds)
     while (!is_lowered(pid)) {
         if (clock_seconds_since(begin) > seconds)
             return false;
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         usleep(1000);
     }
     return true;
@@ -181,7 +181,7 @@ static bool becomes_rare(struct fixture *f, double seconds)
     while (uv_backend_timeout(&f->loop->uv) <= LONGEST_OF_AN_OPERATION_MS) {
         if (clock_seconds_since(begin) > seconds)
             return false;
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         usleep(1000);
     }
     return true;
@@ -343,7 +343,7 @@ static void a_cgroup_is_lowered_as_a_whole(void **state)
     uint64_t begin = clock_ns();
     while (read_weight(groups) != 1) {
         assert_true(clock_seconds_since(begin) < PATIENCE_S);
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         usleep(1000);
     }
     assert_false(is_lowered(f->worker));

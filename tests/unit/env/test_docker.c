@@ -162,7 +162,7 @@ static void on_ended(void *arg, const struct sandbox_exit *how)
 static void settle(void)
 {
     for (int i = 0; i < 10; i++)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
 }
 
 /* Sandboxes with the same memory are of one kind. */

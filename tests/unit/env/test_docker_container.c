@@ -259,7 +259,7 @@ static void an_id_with_a_slash_is_refused(void **state)
     answer_to(0, 0, "{\"Id\":\"../images\"}", NULL);
     assert_true(ended && end.error.code == ERROR_PROTOCOL);
     container_leave(c);
-    loop_turn(loop, 0, NULL);
+    loop_turn(loop, 0);
     assert_true(is_gone && sent == 1); /* nothing to delete */
 }
 

@@ -314,13 +314,13 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
             open_working(f, levels[i], &b);
             close_box(&b);
         }
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         size_t fds = count_fds(), resident = resident_bytes();
         for (int n = 0; n < 100; n++) {
             open_working(f, levels[i], &b);
             close_box(&b);
         }
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         assert_int_equal(count_fds(), fds);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory; it looks for leaks itself */
         assert_in_range(resident_bytes(), 0, resident + (1u << 20));
@@ -482,7 +482,7 @@ static void what_a_deaf_guest_does_not_take_is_freed(void **state)
     for (size_t sent = 0; sent < 20u << 20; sent += sizeof piece)
         send_to(&b, FRAME_SET, "{\"kind\":\"bytes\",\"names\":[\"x\"]}", piece, sizeof piece);
     for (int i = 0; i < 100; i++)
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
     assert_int_equal(b.results, 1);
     assert_int_equal(count_fds(), fds);
     close_box(&b); /* a leak is ASan's to find */

@@ -72,7 +72,7 @@ static void a_sandbox_waits_until_another_is_closed(void **state)
     assert_in_range(last, 1, BOXES_MAX - 1);
     exec_in(&boxes[last], "x = 1");
     for (int i = 0; i < 10; i++)
-        loop_turn(f->loop, 1, NULL);
+        loop_turn(f->loop, 1);
     assert_true(boxes[last].ops->waits(boxes[last].sandbox));
     close_box(&one);
     wait_until(f, boxes[last].results == 1 || boxes[last].ended);

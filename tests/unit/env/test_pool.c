@@ -72,7 +72,7 @@ static void one_member_is_made_at_a_time(void **state)
 {
     pool_keep(all.pool, zygote_of(0), &jail_default_limits, MADE_MAX);
     for (int before = 0; all.made < MADE_MAX; before = all.made) {
-        loop_turn(all.loop, 1, NULL);
+        loop_turn(all.loop, 1);
         assert_in_range(all.made - before, 0, 1);
     }
 }
@@ -101,7 +101,7 @@ static void a_member_that_ends_is_not_replaced(void **state)
     assert_int_equal(all.closed, 1);
     assert_null(pool_take(all.pool, zygote_of(0), &jail_default_limits));
     for (int i = 0; i < 10; i++)
-        loop_turn(all.loop, 1, NULL);
+        loop_turn(all.loop, 1);
     assert_int_equal(all.made, 1);
 }
 
@@ -115,7 +115,7 @@ static void nothing_is_left_of_a_zygote_that_is_freed(void **state)
     assert_int_equal(all.closed, 1);
     assert_null(pool_take(all.pool, zygote_of(0), &jail_default_limits));
     for (int i = 0; i < 10; i++)
-        loop_turn(all.loop, 1, NULL);
+        loop_turn(all.loop, 1);
     assert_int_equal(all.made, 1);
 }
 

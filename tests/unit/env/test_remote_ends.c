@@ -219,7 +219,7 @@ static void pass(struct fixture *f, unsigned ms)
 {
     uint64_t start_ns = clock_ns();
     while (clock_seconds_since(start_ns) * 1000 < ms) {
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         usleep(1000);
     }
 }

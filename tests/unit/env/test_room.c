@@ -166,7 +166,7 @@ static void those_that_wait_start_when_there_is_memory(void **state)
     for (int i = 0; i < WAITING; i++)
         assert_ok(room_wait(all.room, sandbox_of(i), 1000, err));
     for (int i = 0; i < 10; i++)
-        loop_turn(all.loop, 1, NULL);
+        loop_turn(all.loop, 1);
     assert_int_equal(all.count, 0);
     assert_true(room_is_awaited(all.room));
     say("meminfo", plenty);

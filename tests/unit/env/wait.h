@@ -13,7 +13,7 @@
         while (!(condition)) {                                                                     \
             if (clock_seconds_since(start_) > 60)                                                  \
                 fail_msg("%s did not come true", #condition);                                      \
-            loop_turn((f)->loop, 0, NULL);                                                         \
+            loop_turn((f)->loop, 0);                                                               \
             usleep(200);                                                                           \
         }                                                                                          \
     } while (0)

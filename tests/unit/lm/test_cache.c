@@ -152,9 +152,9 @@ static void a_failure_is_asked_again(void **state)
 static void wait_until_asked(struct place *p, unsigned times)
 {
     while (p->asked < times)
-        loop_turn(p->loop, 0, NULL);
+        loop_turn(p->loop, 0);
     for (int turn = 0; turn < 10; turn++)
-        loop_turn(p->loop, 0, NULL);
+        loop_turn(p->loop, 0);
     assert_int_equal(p->asked, times);
 }
 
@@ -276,7 +276,7 @@ static void closing_ends_those_that_wait(void **state)
     start(lm, NULL, "same", 4, 0, &a[3]);
     lm_close(lm);
     for (int turn = 0; turn < 10; turn++)
-        loop_turn(p->loop, 0, NULL);
+        loop_turn(p->loop, 0);
     for (int i = 0; i < 4; i++)
         assert_int_equal(a[i].times_done, 0);
 }

@@ -253,10 +253,10 @@ static void every_dialect_is_cancelled(void **state)
             struct lm *lm = open_lm(f->loop, &options);
             struct lm_call *call = start(lm, NULL, "12345678", 8, 0, &a);
             while (a.deltas.len < strlen("a first word"))
-                loop_turn(f->loop, 0, NULL);
+                loop_turn(f->loop, 0);
             lm_cancel(call, &spent);
             while (fake_stat(f, "cancelled") < d - dialects + 1)
-                loop_turn(f->loop, 0, NULL);
+                loop_turn(f->loop, 0);
             lm_close(lm);
             assert_int_equal(a.times_done, 0);
             assert_true(spent.usage.estimated);

@@ -258,11 +258,11 @@ static void a_model_has_a_limit_of_its_own(void **state)
     for (int i = 0; i < 6; i++)
         start(lm, i < 4 ? "big" : "small", "x", 1, 0, &a[i]);
     for (int turn = 0; turn < 10; turn++)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
     assert_int_equal(h.count, 4);
     for (unsigned i = 0; i < 6; i++) {
         while (h.count <= i)
-            loop_turn(loop, 0, NULL);
+            loop_turn(loop, 0);
         lm_answer(h.kept[i], "y", 1, NULL, NULL);
     }
     for (int i = 0; i < 6; i++) {
@@ -276,7 +276,7 @@ static void a_model_has_a_limit_of_its_own(void **state)
 static void turns(struct loop *loop)
 {
     for (int turn = 0; turn < 10; turn++)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
 }
 
 /* Retries count as well; another model has a limit of its own. */
@@ -328,7 +328,7 @@ static void tokens_are_estimated_before_a_call_and_counted_after_it(void **state
     assert_int_equal(h.count, 1);
     lm_answer(h.kept[0], "y", 1, &used, NULL);
     while (h.count < 2)
-        loop_turn(loop, 100, NULL);
+        loop_turn(loop, 100);
     lm_answer(h.kept[1], "y", 1, NULL, NULL);
     for (int i = 0; i < 2; i++) {
         assert_answered(&a[i], "y");

@@ -67,7 +67,7 @@ static void a_call_in_flight_is_cancelled(void **state)
     struct lm_call *first = start(lm, NULL, "12345678", 8, 0, &a);
     struct lm_call *second = start(lm, NULL, "x", 1, 0, &b);
     while (fake_stat(f, "requests") == 0)
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
     lm_cancel(second, &none);
     lm_cancel(first, &sent);
     start(lm, "ok", "x", 1, 0, &c);
@@ -123,7 +123,7 @@ static void a_delta_may_cancel_and_close(void **state)
         assert_ok(lm_start(d.lm, &request, on_answer_in_delta, cancel_in_delta, &d, &d.call, err));
         assert_ok(loop_run_until(f->loop, &d.seen, err));
         for (int turn = 0; turn < 20; turn++)
-            loop_turn(f->loop, 0, NULL);
+            loop_turn(f->loop, 0);
         assert_int_equal(d.answer.times_done, 0);
         if (!d.close)
             lm_close(d.lm);
@@ -175,10 +175,10 @@ static void closing_cancels_everything(void **state)
     for (size_t i = 0; i < array_length(answers); i++)
         start(lm, NULL, "x", 1, 0, &answers[i]);
     while (fake_stat(f, "requests") < 8)
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
     lm_close(lm);
     for (int turn = 0; turn < 20; turn++)
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
     for (size_t i = 0; i < array_length(answers); i++)
         assert_int_equal(answers[i].times_done, 0);
     assert_int_equal(fake_stat(f, "requests"), 8);
@@ -238,7 +238,7 @@ static void calls_over_the_limit_wait(void **state)
         start(lm, NULL, "x", 1, 0, &a[i]);
     for (unsigned answered = 0; answered < 4; answered++) {
         for (int turn = 0; turn < 10; turn++)
-            loop_turn(loop, 0, NULL);
+            loop_turn(loop, 0);
         assert_int_equal(h.count, answered < 2 ? answered + 2 : 4);
         lm_answer(h.kept[answered], "y", 1, NULL, NULL);
     }
@@ -263,7 +263,7 @@ static void a_callback_may_answer_later(void **state)
     for (int i = 0; i < 3; i++)
         start(lm, NULL, "x", 1, 0, &a[i]);
     while (h.count < 3)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
     lm_answer(h.kept[2], "\xff", 1, NULL, NULL);
     lm_answer(h.kept[1], NULL, 0, NULL, &error);
     lm_answer(h.kept[0], "late", 4, &usage, NULL);
@@ -329,7 +329,7 @@ static void a_late_answer_of_a_callback_is_dropped(void **state)
     assert_ok(lm_start(lm, &request, on_answer, NULL, &b, NULL, err));
     start(lm, NULL, "x", 1, 0, &c);
     while (h.count < 3)
-        loop_turn(loop, 0, NULL);
+        loop_turn(loop, 0);
     lm_cancel(cancelled, NULL);
     assert_ok(loop_run_until(loop, &b.done, err));
     assert_failed(&b, ERROR_TIMEOUT, "callback");

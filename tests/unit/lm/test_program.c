@@ -262,7 +262,7 @@ static void done_may_close_the_program(void **state)
         if (i == 1)
             lm_cancel(start(c.lm, NULL, "hold", 4, 0, &other), NULL);
         while (!c.closed && !other.done)
-            loop_turn(p->loop, 0, NULL);
+            loop_turn(p->loop, 0);
         if (!c.closed)
             assert_ok(loop_run_until(p->loop, &c.closed, err));
     }

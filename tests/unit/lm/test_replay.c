@@ -200,8 +200,8 @@ static void a_delayed_answer_can_be_cancelled(void **state)
     struct lm *lm = open_replay(s);
     struct lm_call *call = start(lm, NULL, "x", 1, 0, &a);
     start(lm, NULL, "x", 1, 0, &b);
-    loop_turn(s->loop, 0, NULL);
-    loop_turn(s->loop, 0, NULL);
+    loop_turn(s->loop, 0);
+    loop_turn(s->loop, 0);
     lm_cancel(call, NULL);
     lm_close(lm);
     assert_int_equal(a.times_done + b.times_done, 0);

@@ -112,5 +112,5 @@ static void answer_with(
 static void service_settle(void)
 {
     for (unsigned calls = fake.calls; fake.calls == calls;)
-        assert_true(loop_turn(fake.loop, 1, NULL) >= 0);
+        loop_turn(fake.loop, 1);
 }

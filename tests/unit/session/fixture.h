@@ -128,7 +128,7 @@ static inline void fixture_pass(struct fixture *f, double seconds)
 {
     uint64_t start = uv_hrtime();
     while ((double)(uv_hrtime() - start) / 1e9 < seconds) {
-        loop_turn(f->loop, 0, NULL);
+        loop_turn(f->loop, 0);
         usleep(1000);
     }
 }
