@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nodes import CALLS, has_nats
+from nodes import CALLS, has_nats, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 import droste   # noqa: E402
@@ -128,14 +128,20 @@ def test_a_loop_that_is_left_leaves_its_runs_and_the_same_call_finds_them(start,
     assert len(found) == 6 and not provider.paid_twice()
 
 
+def queued(node, runs):
+    """How many runs of a mapping are in the queue."""
+    return sum(node.ask("GET", "/v1/queue/" + id)[0] == 200 for id in list(runs._work.put))
+
+
 def test_cancelled_runs_end_and_others_go_on(start, provider):
-    provider.pause = 1
-    queue = droste.Queue(url(start("--runs", "1")))
+    provider.hold()
+    node = start("--runs", "1")
+    queue = droste.Queue(url(node))
     other = queue.map(items(50, 51), name="other", priority=0)
     runs = queue.map(items(0, 6), name="cancel", priority=2)
-    while len(runs._work.put) < 6:
-        time.sleep(0.01)
+    wait_until(lambda: queued(node, runs) == 6)
     runs.cancel()
+    provider.release()
     assert list(runs) == []
     check(next(other))
     ended = list(queue.map(items(0, 6), name="cancel"))
@@ -145,15 +151,15 @@ def test_cancelled_runs_end_and_others_go_on(start, provider):
 
 def test_runs_of_a_version_that_is_dropped_are_stale_and_a_newer_one_is_another_run(
         start, provider):
-    provider.pause = 0.3
-    queue = droste.Queue(url(start("--runs", "1")))
+    provider.hold()
+    node = start("--runs", "1")
+    queue = droste.Queue(url(node))
     old = queue.map(items(0, 3), name="step", version=1)
-    while len(old._work.put) < 3 or not provider.requests:
-        time.sleep(0.01)
+    wait_until(lambda: queued(node, old) == 3 and provider.requests)
     queue.drop_before(2)
+    provider.release()
     ended = [result.completion for result in old]
     assert [(c.status, "stale" in str(c.error)) for c in ended] == [("cancelled", True)] * 3
-    provider.pause = 0.02
     new, = queue.map(items(0, 1), name="step", version=2)
     check(new)
 
@@ -206,7 +212,7 @@ def test_rlm_of_a_cluster_runs_in_its_queue_and_each_call_is_a_run(start, provid
 
 
 def test_a_cancelled_coroutine_cancels_its_run(start, provider):
-    provider.pause = 0.3
+    provider.hold()
     rlm = droste.RLM(cluster=[url(start())])
 
     async def leave():
@@ -217,6 +223,7 @@ def test_a_cancelled_coroutine_cancels_its_run(start, provider):
         with pytest.raises(asyncio.CancelledError):
             await task
     asyncio.run(leave())
+    provider.release()
     time.sleep(1)
     assert sum(provider.requests.values()) < CALLS + 1
 
