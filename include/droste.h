@@ -61,8 +61,8 @@ DROSTE_API int droste_set(droste *d, const char *option, const char *value, dros
  * It stays in the memory of this object. A later value is for sessions that open later. */
 DROSTE_API int droste_secret(
     droste *d, const char *name, const char *value, size_t len, droste_error *err);
-/* The value of a text option ("env", "python"…), of one that takes several the last, valid until it
- * is set again. NULL: it has no value, is a secret, or is not a text. */
+/* The value of a text option ("env", "python"…), of one that takes several the last, or of a switch
+ * that was set, valid until it is set again. NULL: it has no value, is a secret, or is a number. */
 DROSTE_API const char *droste_get(droste *d, const char *option);
 /* The value of an option that is a number, if it was set. False: it was not, or is not a number. */
 DROSTE_API int droste_get_number(droste *d, const char *option, double *value);

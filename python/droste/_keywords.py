@@ -242,6 +242,9 @@ class Settings(TypedDict, total=False):
     #: Give each local sandbox a network of its own that leads back: its programs reach each other
     #: at 127.0.0.1, and nothing else.
     loopback: Switch
+    #: Let programs of local sandboxes use epoll, as Node and Go want; the kernel counts its watches
+    #: for each user.
+    epoll: Switch
     #: A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT,
     #: *.HOST:PORT, [METHOD] http[s]://HOST/PATH or all (public addresses), with 'ask ' before it if
     #: an approval is needed; or none; may be repeated.

@@ -91,7 +91,6 @@ struct droste {
     int (*open_another)(droste **out, droste_error *err);
     void (*close_another)(droste *d);
     bool makes_image; /* of preloaded packages */
-    bool runs_uv;     /* it is the one in which packages are built, with uv, which needs epoll */
     /* api_template_make, which opens a session, for those that open one from a template */
     int (*make_template)(droste *d, const char *name, const struct recipe *r,
         const struct settings *s, struct droste_template **out, struct error *err);

@@ -412,7 +412,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->spec.one_start = !s->warm_up;
     o->spec.huge_pages = s->huge_pages;
     o->spec.loopback = s->loopback;
-    o->spec.epoll = d->runs_uv;
+    o->spec.epoll = s->epoll;
     o->spec.limits = (struct jail_limits){
         .memory = (uint64_t)s->memory,
         .processes = (uint64_t)s->processes,

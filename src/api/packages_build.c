@@ -125,6 +125,8 @@ static int build_settings(struct package_build *b, struct error *err)
         rc = build_set_number(b, "processes", PROCESSES, err);
     if (rc == 0)
         rc = build_set_number(b, "execute-timeout", s->packages_timeout, err);
+    if (rc == 0 && json_get_string(b->configuration, "uv", NULL))
+        rc = build_set(b, "epoll", "yes", err); /* uv needs it */
     if (rc == 0)
         rc = build_show(b, err);
     if (rc == 0)
@@ -154,7 +156,6 @@ static int build_open(struct package_build *b, struct error *err)
         rc = workspace_new(package_cache_building(b->job->cache), &limits, &b->workspace, err);
     if (rc < 0)
         return rc;
-    b->inner->runs_uv = json_get_string(b->configuration, "uv", NULL) != NULL;
     b->interrupt = watch_new(b->inner->loop, b->job->interrupt, build_interrupted, b);
     if (!b->interrupt)
         return error_memory(err);

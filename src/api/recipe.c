@@ -30,6 +30,7 @@ static const struct recipe_setting {
     { "isolation", false },
     { "root", false },
     { "loopback", false },
+    { "epoll", false },
     { "device", false },
     { "allow-net", false },
     { "max-net-bytes", false },

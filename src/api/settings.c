@@ -236,6 +236,8 @@ const char *settings_text(const struct settings *s, const char *name)
         const struct list *list = field;
         return list->count > 0 ? list->items[list->count - 1] : NULL;
     }
+    if (what->type == TYPE_SWITCH)
+        return !settings_is_set(s, name) ? NULL : *(const bool *)field ? "yes" : "no";
     return what->type == TYPE_TEXT ? *(char *const *)field : NULL;
 }
 

@@ -379,6 +379,11 @@ const struct setting settings_table[] = {
           "other at 127.0.0.1, and nothing else.",
           0 },
         TYPE_SWITCH, AT(loopback), 0, 0 },
+    { { "epoll", "yes|no", "no", NULL,
+          "Let programs of local sandboxes use epoll, as Node and Go want; the kernel counts its "
+          "watches for each user.",
+          0 },
+        TYPE_SWITCH, AT(epoll), 0, 0 },
     { { "allow-net", "DESTINATION", "", NULL,
           "A destination that local sandboxes may reach, through a proxy in the host: HOST:PORT, "
           "*.HOST:PORT, [METHOD] http[s]://HOST/PATH or all (public addresses), with 'ask ' before "

@@ -32,7 +32,7 @@ struct settings {
     struct list tools, tool_data, tool, mcp_server, restore_name, ask;
     char *ask_default, *ask_webhook, *ask_webhook_secret;
     bool rules, sub_tools, helpers, literal_grep, setup_each, standard_imports, warm_up, huge_pages,
-        loopback;
+        loopback, epoll;
     char *setup_code;
     char *image, *snapshot, *network, *user, *gpus, *pull, *seccomp, *reuse, *region, *app_name,
         *sandbox, *on_close, *checkpoint;

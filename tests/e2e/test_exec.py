@@ -25,6 +25,14 @@ def test_submit_as_anybody_is_behind_the_full_wall(anybody):
     assert result.json["isolation"] == "full"
 
 
+@pytest.mark.parametrize("setting,answer", [("yes", "epoll"), ("no", "Function not implemented")])
+def test_programs_have_epoll_only_if_it_is_allowed(droste, setting, answer):
+    result = droste("exec", "--epoll", setting, "-c", "import subprocess, sys\nsubprocess.run("
+                    "[sys.executable, '-c', 'import select; print(type(select.epoll()).__name__)'],"
+                    " stderr=subprocess.STDOUT)")
+    assert answer in result.out, result
+
+
 def test_json_has_the_documented_members(droste):
     """One object with status, submit, stdout, stderr, error, seconds, isolation; nothing beside
     it."""

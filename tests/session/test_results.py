@@ -225,3 +225,12 @@ def test_fields_that_are_asked_for_are_checked(opened):
     assert (result.status, result.error.type, result.fields,
             result.alive) == ("error", "AnswerError", None, True)
     assert interp.execute("SUBMIT(name='a', count=3)")["count"] == 3
+
+
+def test_exceptions_may_render_their_traceback(session):
+    """By the method that IPython calls; one that fails is as if it were not there."""
+    session.execute("class Own(Exception):\n"
+                    "    def _render_traceback_(self): return self.args[0]")
+    error = session.execute("raise Own(['a', 'b'])").error
+    assert (error.type, error.traceback) == ("Own", "a\nb")
+    assert "Own: 5" in session.execute("raise Own(5)").error.traceback

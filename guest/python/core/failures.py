@@ -34,6 +34,12 @@ def format_plainly(e: BaseException, tb: types.TracebackType | None, message: st
     return "%s%s: %s\n" % ("".join(lines), type_name(type(e)), message)
 
 
+def format_exception(e: BaseException, tb: types.TracebackType | None) -> str:
+    """A traceback, by the exception's own method if it has the one that IPython calls."""
+    own = getattr(e, "_render_traceback_", None)
+    return "\n".join(own() if own else ()) or "".join(traceback.format_exception(type(e), e, tb))
+
+
 def error_of(e: BaseException, whole: dict[str, str] | None = None) -> Head:
     """Describes an exception for RESULT; the traceback has only frames of the user's code. `whole`
     gets the texts that are cut."""
@@ -44,7 +50,7 @@ def error_of(e: BaseException, whole: dict[str, str] | None = None) -> Head:
     name = plain(type_name(type(e))[:200])
     tb = without_ours(e.__traceback__)
     try:
-        text = plain("".join(traceback.format_exception(type(e), e, tb)))
+        text = plain(format_exception(e, tb))
     except BaseException:
         text = plain(format_plainly(e, tb, message))
     error: Head = {"type": name, "message": shorten(message, MESSAGE),

@@ -84,7 +84,7 @@ struct sandbox_spec {
     double start_wait;
     bool one_start;  /* prepare for one start instead of many, which is sooner */
     bool huge_pages; /* FEATURE_HUGE_PAGES: for large Python objects */
-    bool epoll;      /* for programs of ours that need it, which no guest chooses */
+    bool epoll;      /* allowed by the filter of local sandboxes */
     unsigned pool; /* sandboxes of this kind to keep ready after this one, if the environment can */
 };
 

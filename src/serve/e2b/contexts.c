@@ -24,14 +24,40 @@ enum { CONTEXT_FLAGS = DROSTE_ECHO | DROSTE_RESULTS | DROSTE_WHOLE_ERRORS };
 static void context_step(struct e2b_context *c);
 
 /* The names that clients use of a language, and ours. */
-static const char *context_language(const char *name)
+static const struct context_language {
+    const char *name, *ours;
+    bool needs_node;
+} context_languages[] = { { "python", "python" }, { "python3", "python" }, { "bash", "bash" },
+    { "javascript", "javascript", true }, { "js", "javascript", true },
+    { "typescript", "typescript", true }, { "ts", "typescript", true } };
+
+static const struct context_language *context_language_named(const char *name)
 {
-    static const char *const names[][2] = { { "python", "python" }, { "python3", "python" },
-        { "bash", "bash" } };
-    for (size_t i = 0; i < array_length(names); i++)
-        if (strcasecmp(names[i][0], name) == 0)
-            return names[i][1];
+    for (size_t i = 0; i < array_length(context_languages); i++)
+        if (strcasecmp(context_languages[i].name, name) == 0)
+            return &context_languages[i];
     return NULL;
+}
+
+/* NULL: the sandbox has no such language. */
+static const char *context_language(const struct e2b_sandbox *e, const char *name)
+{
+    const struct context_language *l = context_language_named(name);
+    return l && (e->has_epoll || !l->needs_node) ? l->ours : NULL;
+}
+
+static void context_refuse_language(struct request *r, const char *language)
+{
+    if (context_language_named(language))
+        request_refuse(r, 400, "unsupported",
+            "the language '%.32s' needs Node.js on the machine of the server (apt install nodejs), and "
+            "a server that runs as root or with --epoll yes",
+            language);
+    else
+        request_refuse(r, 400, "unsupported",
+            "there is no kernel for the language '%.32s' here: there are python and bash, and "
+            "javascript and typescript with Node.js",
+            language);
 }
 
 /* ---- the list ---- */
@@ -62,7 +88,7 @@ struct e2b_context *e2b_context_find(struct e2b_sandbox *e, const char *id)
 /* The oldest one of its language. */
 struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *language)
 {
-    const char *ours = context_language(language);
+    const char *ours = context_language(e, language);
     for (struct e2b_context *c = e->contexts; ours && c; c = c->next)
         if (c->language == ours && !c->is_hidden)
             return c;
@@ -71,7 +97,7 @@ struct e2b_context *e2b_context_default(struct e2b_sandbox *e, const char *langu
 
 struct e2b_context *e2b_context_hidden(struct e2b_sandbox *e)
 {
-    struct e2b_context *c = context_add(e, context_language("python"), e2b_home(e, NULL));
+    struct e2b_context *c = context_add(e, context_language(e, "python"), e2b_home(e, NULL));
     if (c)
         c->is_hidden = true;
     return c;
@@ -246,18 +272,30 @@ static int context_run(struct e2b_context *c, const char *code, size_t len, int 
     return rc;
 }
 
-static bool context_is_bash(const struct e2b_context *c)
+static bool context_is_python(const struct e2b_context *c)
 {
-    return strcmp(c->language, "bash") == 0;
+    return strcmp(c->language, "python") == 0;
+}
+
+/* Another language has a kernel, which is Python (kernels.py). */
+static void context_put_kernel(const struct e2b_context *c, struct buf *code)
+{
+    if (context_is_python(c))
+        return;
+    buf_append(code, embedded_kernels, embedded_kernels_size);
+    if (strcmp(c->language, "bash") == 0) {
+        buf_puts(code, "\nkernel = Bash()\n");
+        return;
+    }
+    buf_puts(code, "\nkernel = Node(");
+    json_append_string(code, (const char *)embedded_node_kernel, embedded_node_kernel_size);
+    buf_printf(code, ", '%s')\n", c->language);
 }
 
 static int context_set_up(struct e2b_context *c, droste_error *err)
 {
     cleanup_buf struct buf code = { 0 };
-    if (context_is_bash(c)) {
-        buf_append(&code, embedded_bash_kernel, embedded_bash_kernel_size);
-        buf_puts(&code, "\nkernel = Bash()\n");
-    }
+    context_put_kernel(c, &code);
     buf_puts(&code, "__import__('os').chdir(");
     json_append_string(&code, c->cwd, strlen(c->cwd));
     buf_puts(&code, ")");
@@ -291,7 +329,7 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     c->count++;
     e2b_execution_begin(x, c->count);
     cell_begin(&c->cell, c->e2b->sandbox, c->session, x->request, c->language);
-    if (!context_is_bash(c)) {
+    if (context_is_python(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);
         return context_run(c, is_other ? buf_text(&code) : x->code, is_other ? code.len : x->len,
             CONTEXT_FLAGS, CONTEXT_RUNNING, err);
@@ -442,13 +480,20 @@ static struct json_object *context_json(const struct e2b_context *c)
     return NULL;
 }
 
+/* Those that clients find in each sandbox; their sessions are forked when they run code. */
+static void context_add_defaults(struct e2b_sandbox *e)
+{
+    e2b_context_default(e, "python");
+    e2b_context_default(e, "javascript");
+}
+
 void e2b_handle_contexts(struct request *r)
 {
     struct e2b_sandbox *e = e2b_running_of(r);
     struct json_object *list = e ? json_object_new_array() : NULL;
     if (!e)
         return;
-    e2b_context_default(e, "python");
+    context_add_defaults(e);
     for (struct e2b_context *c = e->contexts; list && c; c = c->next)
         if (!c->is_hidden)
             json_object_array_add(list, context_json(c));
@@ -462,12 +507,11 @@ void e2b_handle_context_create(struct request *r)
     size_t count = 0;
     if (!e)
         return;
-    if (!context_language(language)) {
-        request_refuse(
-            r, 400, "unsupported", "there is no kernel for the language '%.32s' here", language);
+    if (!context_language(e, language)) {
+        context_refuse_language(r, language);
         return;
     }
-    e2b_context_default(e, "python"); /* a new one does not become the default */
+    context_add_defaults(e); /* a new one does not become the default */
     e2b_context_default(e, language);
     for (struct e2b_context *c = e->contexts; c; c = c->next)
         count++;
@@ -476,7 +520,7 @@ void e2b_handle_context_create(struct request *r)
         return;
     }
     struct e2b_context *c = context_add(
-        e, context_language(language), json_get_string(r->json, "cwd", e2b_home(e, NULL)));
+        e, context_language(e, language), json_get_string(r->json, "cwd", e2b_home(e, NULL)));
     request_reply_json(r, 200, c ? context_json(c) : NULL);
 }
 
@@ -545,7 +589,7 @@ static struct e2b_context *execution_context(struct request *r, struct e2b_sandb
     if (!c && id)
         request_refuse(r, 404, "not_found", "Context %s not found", id);
     else if (!c)
-        request_refuse(r, 400, "unsupported", E2B_NO_KERNEL, language ? language : "python");
+        context_refuse_language(r, language ? language : "python");
     return c;
 }
 

@@ -4,9 +4,6 @@
 #include "base/os/random.h"
 #include "serve/e2b/execute.h"
 
-/* Node does not start in a sandbox, which has no epoll. */
-#define E2B_NO_KERNEL "there is no kernel for the language '%.32s' here: there are python and bash"
-
 /* What its session does now. */
 enum context_phase {
     CONTEXT_IDLE,
@@ -22,7 +19,7 @@ enum context_phase {
 struct e2b_context {
     struct e2b_sandbox *e2b;
     char id[UUID_SIZE];
-    const char *language;
+    const char *language; /* as context_languages has it */
     char *cwd;
     droste_session *session; /* NULL: the next execution forks one */
     bool wants_session, is_set_up;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -39,6 +40,17 @@ static bool create_is_set(struct server *s, const char *name, const char *value)
 {
     const char *set = droste_get(s->d, name);
     return set && strcmp(set, value) == 0;
+}
+
+/* Whether sandboxes may use epoll, which Node needs. The kernel counts its watches by user, so each
+ * sandbox must be one of its own, unless the operator decides otherwise. */
+static bool create_has_epoll(struct server *s)
+{
+    const char *set = droste_get(s->d, "epoll"), *env = droste_get(s->d, "env");
+    if (set || (env && strcmp(env, "local") != 0))
+        return !set || strcmp(set, "yes") == 0;
+    return geteuid() == 0 &&
+           (access("/usr/bin/node", X_OK) == 0 || access("/usr/local/bin/node", X_OK) == 0);
 }
 
 static bool create_is_empty(struct json_object *o)
@@ -168,10 +180,12 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
     e->sandbox = sb;
     e->started_us = create_now_us(r->server);
     e->has_root = e->has_loopback = create_has_root(r->server);
+    e->has_epoll = create_has_epoll(r->server);
     e->asked = json_object_get(r->json);
     if (!image && r->maker->from) { /* a template has those of the server's settings */
         e->has_root = e->has_root && create_is_set(r->server, "root", "private");
         e->has_loopback = e->has_loopback && create_is_set(r->server, "loopback", "yes");
+        e->has_epoll = e->has_epoll && create_is_set(r->server, "epoll", "yes");
     }
     e->has_files = image != NULL;
     e->template = strdup(json_get_string(r->json, "templateID", ""));
@@ -324,10 +338,13 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 static bool e2b_create_settings(struct request *r, struct buf *words)
 {
     struct json_object *env = json_get_typed(r->json, "envVars", json_type_object);
-    if ((!r->maker->from || create_image_of(r)) && create_has_root(r->server)) {
+    bool is_plain = !r->maker->from || create_image_of(r);
+    if (is_plain && create_has_root(r->server)) {
         sandbox_setting(words, "root", "private");
         sandbox_setting(words, "loopback", "yes");
     }
+    if (is_plain && create_has_epoll(r->server))
+        sandbox_setting(words, "epoll", "yes");
     if (!e2b_network_settings(
             r, r->json, json_get_typed(r->json, "network", json_type_object), words))
         return false;

@@ -41,6 +41,7 @@ struct e2b_sandbox {
     bool has_files;       /* of a snapshot, which are unpacked first */
     bool has_interpreter; /* a context is prepared for its clients */
     bool has_loopback;    /* its ports can be reached */
+    bool has_epoll;       /* its programs may use epoll, which Node needs */
     bool has_root;        /* a writable one, with /home/user and the users "user" and "root" */
     int64_t memory_bytes, disk_bytes;
     struct e2b_context *contexts;   /* oldest first */

@@ -67,6 +67,20 @@ const rows = {
     assert.equal(done.text, '/tmp')
     await sandbox.removeCodeContext(own)
   },
+  async javascript(sandbox) {
+    if (process.getuid() !== 0) {
+      await assert.rejects(sandbox.runCode('1', { language: 'js' }), /--epoll yes/)
+      return
+    }
+    const own = await sandbox.createCodeContext({ language: 'javascript', cwd: '/tmp' })
+    const context = { context: own }
+    const first = await sandbox.runCode('const a = 1; console.log(a); process.cwd()', context)
+    assert.deepEqual([first.logs.stdout, first.text], [['1\n'], '/tmp'])
+    assert.equal((await sandbox.runCode('await Promise.resolve(a + 1)', context)).text, '2')
+    const failed = await sandbox.runCode('null.x', context)
+    assert.equal(failed.error.name, 'TypeError')
+    await sandbox.removeCodeContext(own)
+  },
   async commands(sandbox) {
     const done = await sandbox.commands.run('echo out; echo err >&2; pwd', { cwd: '/usr' })
     assert.deepEqual([done.stdout, done.stderr], ['out\n/usr\n', 'err\n'])

@@ -4,9 +4,13 @@
 
 prints a JSON object: by name of a row, null, or the traceback. test_sdk.py reads it.
 """
+import functools
 import inspect
 import json
 import os
+import re
+import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -388,9 +392,135 @@ def bash_in_the_code_interpreter(sandbox):
     assert sandbox.run_code("1 + 1").text == "2"
 
 
+def needs_node(function):
+    """A row that needs Node and a server of root; elsewhere JavaScript must be refused."""
+    @functools.wraps(function)
+    def run(sandbox):
+        if os.geteuid() == 0 and shutil.which("node"):
+            return function(sandbox)
+        name, text = raised(sandbox.run_code, "1", language="js")
+        assert "Exception" in name and "apt install nodejs" in text, (name, text)
+    return run
+
+
+def javascript(sandbox, code, **more):
+    return sandbox.run_code(code, **more or {"language": "js"})
+
+
+@row
+@needs_node
+def javascript_keeps_what_cells_declare(sandbox):
+    first = javascript(sandbox,
+                       "const a = 1; let s; class A {}; console.log(a); console.error('é')")
+    assert (first.error, first.results) == (None, []), first
+    assert (first.logs.stdout, first.logs.stderr) == (["1\n"], ["é\n"]), first
+    assert javascript(sandbox, "const a = 2; let s = `${a}`; class A {}; s").text == "2"
+    assert javascript(sandbox, "[a, {s}]").text == "[ 2, { s: '2' } ]"
+    assert javascript(sandbox, "undefined").results == []
+
+
+@row
+@needs_node
+def javascript_awaits_and_imports(sandbox):
+    assert javascript(sandbox, "await new Promise((r) => setTimeout(r, 1, 'x'))").text == "x"
+    sandbox.files.write("m.mjs", "export const seven = 7\nexport default 'd'")
+    done = javascript(sandbox, "import * as path from 'path'\nimport fs, { readFileSync as read }\n"
+                      "  from 'node:fs'\nimport d, { seven } from './m.mjs'\n"
+                      "console.log(typeof read, fs.readFileSync === read, path.sep, d, seven);\n"
+                      "(await import('os')).EOL + require('os').EOL")
+    assert (done.error, done.logs.stdout) == (None, ["function true / d 7\n"]), done
+    assert done.text == r"\n\n", done
+
+
+@row
+@needs_node
+def javascript_errors_are_results(sandbox):
+    done = javascript(sandbox,
+                      "function f() {\n  throw new RangeError('why', { cause: 7 })\n}\nf()")
+    assert (done.error.name, done.error.value) == ("RangeError", "why"), done
+    trace = done.error.traceback
+    assert re.search(r"at f \(cell-\d+\.js:2:9\)\n +at cell-\d+\.js:4:1", trace), trace
+    assert "[cause]: 7" in trace and "node:inspector" not in trace and "eval" not in trace, trace
+    done = javascript(sandbox, "1\nlet x = (")
+    assert done.error.name == "SyntaxError", done
+    done = javascript(sandbox, "1\nlet 2x")
+    assert "let 2x\n    ^" in done.error.traceback, done.error.traceback
+    assert javascript(sandbox, "throw 5").error.value == "5"
+    done = javascript(sandbox, "setTimeout(() => { throw new Error('late') }); Promise.reject(6)\n"
+                      "await new Promise((r) => setTimeout(r, 20)); 'alive'")
+    assert done.text == "alive" and "Error: late" in "".join(done.logs.stderr), done
+
+
+@row
+@needs_node
+def javascript_shows_rich_values(sandbox):
+    one = javascript(sandbox, "({ _toHtml: () => '<b>',\n"
+                     "_toMime: () => ({ 'image/png': 'iVBORw==' }) })")
+    assert (one.results[0].html, one.results[0].png) == ("<b>", "iVBORw=="), one
+
+
+@row
+@needs_node
+def javascript_contexts(sandbox):
+    assert "javascript" in [one.language for one in sandbox.list_code_contexts()]
+    own = sandbox.create_code_context(language="javascript", cwd="/usr")
+    assert javascript(sandbox, "globalThis.x = 1; process.cwd()", context=own).text == "/usr"
+    assert javascript(sandbox, "typeof x").text == "undefined"
+    sandbox.restart_code_context(own)
+    assert javascript(sandbox, "typeof x", context=own).text == "undefined"
+    sandbox.remove_code_context(own)
+    assert "not found" in raised(javascript, sandbox, "1", context=own)[1]
+
+
+@row
+@needs_node
+def javascript_has_variables_of_one_execution(sandbox):
+    code = "process.env.ONCE ?? 'none'"
+    assert javascript(sandbox, code, language="js", envs={"ONCE": "é'"}).text == "é'"
+    assert javascript(sandbox, code).text == "none"
+
+
+@row
+@needs_node
+def javascript_that_is_interrupted_keeps_its_variables(sandbox):
+    javascript(sandbox, "const kept = 3")
+    for code in ("for (;;);", "await new Promise(() => {})",
+                 "require('child_process').execSync('sleep 100')"):
+        name, text = raised(javascript, sandbox, code, language="js", timeout=0.5)
+        assert name == "TimeoutException", (name, text)
+        assert javascript(sandbox, "kept").text == "3", code
+    assert javascript(sandbox, "process.exit(4)").error.name == "KernelDied"
+    assert javascript(sandbox, "typeof kept").text == "undefined"
+
+
+@row
+@needs_node
+def javascript_without_a_program_says_what_to_install(sandbox):
+    own = create(envs={"PATH": "/nowhere"})
+    error = javascript(own, "1").error
+    assert error.name == "KernelDied" and "install Node.js" in error.value, error
+
+
+@row
+@needs_node
+def typescript(sandbox):
+    version = tuple(map(int, subprocess.check_output(["node", "-v"], text=True)[1:].split(".")))
+    done = javascript(sandbox, "const n: number = 4; n", language="ts")
+    if version >= (22, 13):
+        assert done.text == "4", done
+    else:
+        assert "Node 22.13" in done.error.value, done
+
+
+@row
+@needs_node
+def node_as_a_command(sandbox):
+    assert sandbox.commands.run("node -e 'console.log(6 * 7)'").stdout == "42\n"
+
+
 @row
 def unknown_languages_are_refused(sandbox):
-    for language in ("javascript", "r", "java"):
+    for language in ("r", "java"):
         name, text = raised(sandbox.run_code, "1", language=language)
         assert language in text and "python and bash" in text, (name, text)
 

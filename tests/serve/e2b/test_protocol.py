@@ -299,6 +299,19 @@ def test_executions_are_lines_of_json(client, sandbox):
 START = {"process": {"cmd": "/bin/sh", "args": ["-c", "echo $A; exit 2"], "envs": {"A": "x"}}}
 
 
+def test_javascript_is_refused_without_epoll(start):
+    """The operator decides; bash works all the same. What is allowed is in test_sdk.py."""
+    client = Client(start("--epoll", "no"))
+    own = client.create()
+    for path, more in (("/execute", {"code": "1"}), ("/contexts", {})):
+        answer = client.data(own, 49999, "POST", path, {"language": "js", **more})
+        assert answer.status == 400 and b"--epoll yes" in answer.body, answer.body
+    answer = client.data(own, 49999, "POST", "/execute", {"language": "bash", "code": "echo a"})
+    assert answer.status == 200 and b'"a\\n"' in answer.body, answer.body
+    listed = client.data(own, 49999, "GET", "/contexts").json
+    assert [one["language"] for one in listed] == ["bash", "python"], listed
+
+
 def test_a_process_is_a_stream_of_envelopes(client, sandbox):
     answer = client.data(sandbox, 49983, "POST", "/process.Process/Start", envelope(START),
                          **CONNECT)

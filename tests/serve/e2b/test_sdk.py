@@ -20,7 +20,8 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 def rows(script):
     """The names of a script's rows, in order."""
     with open(os.path.join(HERE, script)) as f:
-        return re.findall(r"(?:@row\n(?:async )?def|^  async) (\w+)", f.read(), re.MULTILINE)
+        return re.findall(r"(?:@row\n(?:@needs_node\n)?(?:async )?def|^  async) (\w+)", f.read(),
+                          re.MULTILINE)
 
 
 SDKS = [*((place, script) for place in ("e2b-newest", "e2b-oldest")
