@@ -10,167 +10,12 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
-#include "serve/jupyter/jupyter.h"
+#include "serve/jupyter/reply.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { MATCHES_MAX = 500 };
 
-/* ---- messages ---- */
-
-void jupyter_message_free(struct jupyter_message *m)
-{
-    if (!m)
-        return;
-    json_object_put(m->header);
-    json_object_put(m->content);
-    free(m);
-}
-
-/* "execute_request" is answered with "execute_reply". */
-static void answer_send(
-    struct jupyter_kernel *k, const struct jupyter_message *m, const struct buf *content)
-{
-    char type[sizeof m->type + 8];
-    size_t len = strlen(m->type);
-    if (len > 8 && strcmp(m->type + len - 8, "_request") == 0)
-        len -= 8;
-    snprintf(type, sizeof type, "%.*s_reply", (int)len, m->type);
-    if (m->from)
-        jupyter_send(k, m->from, m->channel, m, type, content);
-}
-
-static void answer_pop(struct jupyter_kernel *k)
-{
-    struct jupyter_message *m = k->queue;
-    k->queue = m->next;
-    k->queue_bytes -= m->size;
-    jupyter_message_free(m);
-}
-
-/* Answers the first request of the queue, which ends. */
-static void answer_first(struct jupyter_kernel *k, const struct buf *content)
-{
-    answer_send(k, k->queue, content);
-    jupyter_tell_status(k, k->queue, "idle");
-    answer_pop(k);
-}
-
-static void answer_first_text(struct jupyter_kernel *k, const char *json)
-{
-    cleanup_buf struct buf content = { 0 };
-    buf_puts(&content, json);
-    answer_first(k, &content);
-}
-
-void jupyter_forget(struct jupyter_kernel *k, const struct jupyter_channel *ch)
-{
-    for (struct jupyter_message *m = k->queue; m; m = m->next)
-        if (m->from == ch)
-            m->from = NULL;
-    if (k->asking && k->queue && !k->queue->from)
-        droste_tool_fail(steal(&k->asking), "EOFError", "the client that input() asked has left");
-}
-
 /* ---- the end of a cell ---- */
-
-static void answer_put_ok(struct jupyter_kernel *k, struct buf *content, const char *expressions)
-{
-    buf_putc(content, '{');
-    field_string(content, "status", "ok");
-    field_int(content, "execution_count", (int64_t)k->count);
-    field_json(content, "payload", "[]");
-    field_json(content, "user_expressions", expressions);
-    buf_putc(content, '}');
-}
-
-static void answer_put_lines(struct buf *out, const char *text)
-{
-    field_open(out, "traceback", '[');
-    while (text && *text) {
-        size_t n = strcspn(text, "\n");
-        field_text(out, NULL, text, n);
-        text += n + (text[n] == '\n');
-    }
-    field_close(out, ']');
-}
-
-/* The members of an error, which follow each other. */
-static void answer_put_error(
-    struct buf *out, const char *type, const char *message, const char *traceback)
-{
-    field_text(out, "ename", type, strlen(type));
-    field_text(out, "evalue", message, strlen(message));
-    answer_put_lines(out, traceback ? traceback : message);
-}
-
-static void answer_abort(struct jupyter_kernel *k, struct jupyter_message *m)
-{
-    cleanup_buf struct buf content = { 0 };
-    buf_puts(&content, "{\"status\": \"aborted\"}");
-    jupyter_tell_status(k, m, "busy");
-    answer_send(k, m, &content);
-    jupyter_tell_status(k, m, "idle");
-}
-
-/* The cells that wait behind one that failed do not run. */
-static void answer_abort_cells(struct jupyter_kernel *k)
-{
-    struct jupyter_message **at = &k->queue;
-    while (*at) {
-        struct jupyter_message *m = *at;
-        if (strcmp(m->type, "execute_request") != 0) {
-            at = &m->next;
-            continue;
-        }
-        *at = m->next;
-        k->queue_bytes -= m->size;
-        answer_abort(k, m);
-        jupyter_message_free(m);
-    }
-}
-
-static void answer_failed(
-    struct jupyter_kernel *k, const char *type, const char *message, const char *traceback)
-{
-    cleanup_buf struct buf content = { 0 }, error = { 0 };
-    bool stops = json_get_bool(k->queue->content, "stop_on_error", true);
-    buf_putc(&error, '{');
-    answer_put_error(&error, type, message, traceback);
-    buf_putc(&error, '}');
-    if (!k->is_silent)
-        jupyter_publish(k, "error", &error);
-    buf_putc(&content, '{');
-    field_string(&content, "status", "error");
-    field_int(&content, "execution_count", (int64_t)k->count);
-    answer_put_error(&content, type, message, traceback);
-    buf_putc(&content, '}');
-    answer_first(k, &content);
-    if (stops)
-        answer_abort_cells(k);
-}
-
-void jupyter_fail(struct jupyter_kernel *k, const char *type, const char *text)
-{
-    if (k->asking)
-        droste_tool_fail(steal(&k->asking), "RuntimeError", text);
-    if (!k->queue)
-        return;
-    if (strcmp(k->queue->type, "execute_request") == 0)
-        answer_failed(k, type, text, NULL);
-    else
-        answer_first_text(k, "{\"status\": \"error\"}");
-}
-
-void jupyter_abort(struct jupyter_kernel *k)
-{
-    if (k->asking)
-        droste_tool_fail(steal(&k->asking), "RuntimeError", "the kernel was restarted");
-    while (k->queue) {
-        struct jupyter_message *m = k->queue;
-        answer_abort(k, m);
-        answer_pop(k);
-    }
-}
 
 /* An exception, a time limit, or the end of the sandbox. */
 static void answer_failed_cell(
@@ -181,12 +26,12 @@ static void answer_failed_cell(
     cleanup_buf struct buf lines = { 0 };
     size_t len = 0;
     if (!result || err) {
-        answer_failed(k, "KernelError", err ? err->text : why.text, NULL);
+        reply_failed(k, "KernelError", err ? err->text : why.text, NULL);
         return;
     }
     if (!droste_result_alive(result)) {
         droste_result_error(result, &why);
-        answer_failed(k, "KernelDied", why.text, NULL);
+        reply_failed(k, "KernelDied", why.text, NULL);
         return;
     }
     const char *text = droste_result_json(result, &len), *status = droste_result_status(result);
@@ -198,7 +43,7 @@ static void answer_failed_cell(
     buf_puts(&lines, traceback ? traceback : message ? message : "");
     if (strcmp(status, "timeout") == 0)
         buf_puts(&lines, "\nThe cell was interrupted because its time was up. Variables are kept.");
-    answer_failed(
+    reply_failed(
         k, json_get_string(error, "type", status), message ? message : "", buf_text(&lines));
 }
 
@@ -247,7 +92,7 @@ static void answer_begin_question(struct jupyter_kernel *k, const char *function
         buf_puts(
             &words, json_get_int(k->queue->content, "detail_level", 0) > 0 ? ", True" : ", False");
     if (!answer_ask(k, PHASE_ASKING, function, &words))
-        answer_first_text(k, "{\"status\": \"error\"}");
+        reply_first_text(k, "{\"status\": \"error\"}");
 }
 
 static void answer_completed(struct jupyter_kernel *k, struct json_object *o)
@@ -269,7 +114,7 @@ static void answer_completed(struct jupyter_kernel *k, struct json_object *o)
     field_int(&content, "cursor_end", end);
     field_json(&content, "metadata", "{}");
     buf_putc(&content, '}');
-    answer_first(k, &content);
+    reply_first(k, &content);
 }
 
 static void answer_described(struct jupyter_kernel *k, struct json_object *o)
@@ -285,7 +130,7 @@ static void answer_described(struct jupyter_kernel *k, struct json_object *o)
     field_close(&content, '}');
     field_json(&content, "metadata", "{}");
     buf_putc(&content, '}');
-    answer_first(k, &content);
+    reply_first(k, &content);
 }
 
 static void answer_is_complete(struct jupyter_kernel *k, struct json_object *o)
@@ -300,7 +145,7 @@ static void answer_is_complete(struct jupyter_kernel *k, struct json_object *o)
     field_string(&content, "status", found);
     field_string(&content, "indent", json_get_string(o, "indent", ""));
     buf_putc(&content, '}');
-    answer_first(k, &content);
+    reply_first(k, &content);
 }
 
 static void answer_asked(struct jupyter_kernel *k, const droste_result *result)
@@ -344,7 +189,7 @@ static void answer_put_expressions(struct buf *out, struct json_object *o)
                                    : "";
             field_open(out, name, '{');
             field_string(out, "status", "error");
-            answer_put_error(out, type ? type : "Error", text ? text : "", NULL);
+            reply_put_error(out, type ? type : "Error", text ? text : "", NULL);
             field_close(out, '}');
         }
     }
@@ -356,8 +201,8 @@ static void answer_evaluated(struct jupyter_kernel *k, const droste_result *resu
     cleanup_json struct json_object *o = answer_submitted(result);
     cleanup_buf struct buf content = { 0 }, expressions = { 0 };
     answer_put_expressions(&expressions, o);
-    answer_put_ok(k, &content, buf_text(&expressions));
-    answer_first(k, &content);
+    reply_put_ok(k, &content, buf_text(&expressions));
+    reply_first(k, &content);
 }
 
 static void answer_cell_ok(struct jupyter_kernel *k)
@@ -370,8 +215,8 @@ static void answer_cell_ok(struct jupyter_kernel *k)
         if (answer_ask(k, PHASE_EXPRESSIONS, "evaluate", &words))
             return;
     }
-    answer_put_ok(k, &content, "{}");
-    answer_first(k, &content);
+    reply_put_ok(k, &content, "{}");
+    reply_first(k, &content);
 }
 
 /* ---- magics ---- */
@@ -396,14 +241,14 @@ static void magic_rollback(struct jupyter_kernel *k, const char *argument)
     if (!*argument && all && count > 0)
         id = all[count - 1].id;
     if (count == 0 || *end || id == 0 || id > UINT32_MAX) {
-        answer_failed(
+        reply_failed(
             k, "Error", "expected the number of a checkpoint; %checkpoint makes one", NULL);
         return;
     }
     k->used->sandbox->checkpoint = (unsigned)id;
     int rc = droste_session_rollback_start(session, (unsigned)id, &err);
     if (!jupyter_kernel_begin(k, PHASE_ROLLBACK, rc))
-        answer_failed(k, "Error", err.text, NULL);
+        reply_failed(k, "Error", err.text, NULL);
 }
 
 static void magic_checkpoint(struct jupyter_kernel *k, const char *argument)
@@ -413,13 +258,13 @@ static void magic_checkpoint(struct jupyter_kernel *k, const char *argument)
     (void)argument;
     int rc = droste_session_checkpoint_start(sb->session, &sb->checkpoint, &err);
     if (!jupyter_kernel_begin(k, PHASE_CHECKPOINT, rc))
-        answer_failed(k, "Error", err.text, NULL);
+        reply_failed(k, "Error", err.text, NULL);
 }
 
 static void magic_fork(struct jupyter_kernel *k, const char *argument)
 {
     if (!text_is_name(argument) || jupyter_session_find(k, argument))
-        answer_failed(k, "Error", "expected a new name: %fork NAME", NULL);
+        reply_failed(k, "Error", "expected a new name: %fork NAME", NULL);
     else
         jupyter_kernel_fork(k, argument);
 }
@@ -431,7 +276,7 @@ static void magic_session(struct jupyter_kernel *k, const char *argument)
     cleanup_free char *text = s ? text_printf("cells use the session '%s'\n", name)
                                 : text_printf("there is no session '%s'; %%fork makes one", name);
     if (!s) {
-        answer_failed(k, "Error", text ? text : "", NULL);
+        reply_failed(k, "Error", text ? text : "", NULL);
         return;
     }
     k->used = s;
@@ -475,7 +320,7 @@ static void magic_done(struct jupyter_kernel *k, enum jupyter_phase phase, const
     unsigned id = k->used->sandbox ? k->used->sandbox->checkpoint : 0;
     bool lost = phase == PHASE_FORK && !jupyter_session_find(k, k->fork_name);
     if (err || lost) {
-        answer_failed(k, "Error", err ? err->text : "the session could not be kept", NULL);
+        reply_failed(k, "Error", err ? err->text : "the session could not be kept", NULL);
         return;
     }
     cleanup_free char *text = phase == PHASE_CHECKPOINT ? text_printf("checkpoint %u\n", id)
@@ -533,7 +378,7 @@ static void answer_begin_cell(struct jupyter_kernel *k)
         cell_begin(
             &k->used->sandbox->cell, k->used->sandbox, session, from ? from->r : NULL, "python");
     else
-        answer_failed(k, "KernelError", err.text, NULL);
+        reply_failed(k, "KernelError", err.text, NULL);
 }
 
 static void answer_cell_done(
@@ -551,7 +396,7 @@ static void answer_cell_done(
         answer_failed_cell(k, result, err);
 }
 
-void jupyter_done(struct jupyter_kernel *k, enum jupyter_phase phase, droste_result *result,
+static void answer_done(struct jupyter_kernel *k, enum jupyter_phase phase, droste_result *result,
     const droste_error *err)
 {
     if (!k->queue)
@@ -575,7 +420,8 @@ static void input_on_cancel(void *arg, droste_tool_call *call)
     droste_tool_fail(call, "RuntimeError", "its cell was stopped");
 }
 
-void jupyter_input(struct jupyter_kernel *k, droste_tool_call *call, const char *json, size_t len)
+static void answer_input(
+    struct jupyter_kernel *k, droste_tool_call *call, const char *json, size_t len)
 {
     cleanup_json struct json_object *o = NULL;
     cleanup_buf struct buf content = { 0 };
@@ -647,7 +493,7 @@ static void answer_unknown(struct buf *out, const char *type)
 {
     buf_putc(out, '{');
     field_string(out, "status", "error");
-    answer_put_error(out, "UnsupportedRequest", type, NULL);
+    reply_put_error(out, "UnsupportedRequest", type, NULL);
     buf_putc(out, '}');
 }
 
@@ -668,7 +514,7 @@ static bool answer_control(struct jupyter_kernel *k, struct jupyter_message *m)
         answer_unknown(&content, m->type);
     }
     jupyter_tell_status(k, m, "busy");
-    answer_send(k, m, &content);
+    reply_send(k, m, &content);
     jupyter_tell_status(k, m, "idle");
     jupyter_message_free(m);
     if (shuts_down && restarts)
@@ -678,7 +524,7 @@ static bool answer_control(struct jupyter_kernel *k, struct jupyter_message *m)
     return !shuts_down;
 }
 
-bool jupyter_begin(struct jupyter_kernel *k)
+static bool answer_begin(struct jupyter_kernel *k)
 {
     struct jupyter_message *m = k->queue;
     cleanup_buf struct buf content = { 0 };
@@ -701,21 +547,21 @@ bool jupyter_begin(struct jupyter_kernel *k)
     else if (strcmp(m->type, "is_complete_request") == 0)
         answer_begin_question(k, "is_complete", false);
     else if (strcmp(m->type, "comm_info_request") == 0)
-        answer_first_text(k, "{\"status\": \"ok\", \"comms\": {}}");
+        reply_first_text(k, "{\"status\": \"ok\", \"comms\": {}}");
     else if (strcmp(m->type, "kernel_info_request") == 0) {
         answer_kernel_info(k, &content);
-        answer_first(k, &content);
+        reply_first(k, &content);
     } else if (strcmp(m->type, "history_request") == 0) {
         jupyter_history_put(k, m->content, &content);
-        answer_first(k, &content);
+        reply_first(k, &content);
     } else if (strncmp(m->type, "comm_", 5) == 0) {
         if (strcmp(m->type, "comm_open") == 0)
             answer_comm_open(k);
         jupyter_tell_status(k, m, "idle");
-        answer_pop(k);
+        reply_pop(k);
     } else {
         answer_unknown(&content, m->type);
-        answer_first(k, &content);
+        reply_first(k, &content);
     }
     return true;
 }
@@ -737,3 +583,5 @@ void jupyter_take(struct jupyter_kernel *k, struct jupyter_message *m)
     k->queue_bytes += m->size;
     jupyter_kernel_step(k);
 }
+
+const struct jupyter_requests jupyter_requests = { answer_begin, answer_done, answer_input };

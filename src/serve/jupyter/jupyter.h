@@ -72,11 +72,23 @@ struct jupyter_cell {
     uint64_t count;
 };
 
+/* What a kernel does with the requests of its clients. */
+struct jupyter_requests {
+    /* Begins the first message of the queue, or answers it. False: the kernel has ended. */
+    bool (*begin)(struct jupyter_kernel *k);
+    /* The operation for the first message has ended. */
+    void (*done)(struct jupyter_kernel *k, enum jupyter_phase phase, droste_result *result,
+        const droste_error *err);
+    /* Code calls input(). */
+    void (*input)(struct jupyter_kernel *k, droste_tool_call *call, const char *json, size_t len);
+};
+
 enum { JUPYTER_HISTORY = 1000, JUPYTER_HISTORY_BYTES = 1 << 20 };
 
 struct jupyter_kernel {
     struct server *server;
     struct account *owner;
+    const struct jupyter_requests *requests;
     char id[SERVE_ID_SIZE];
     const char *spec; /* its kernelspec */
     char version[16]; /* of the sandbox's Python */
@@ -106,7 +118,12 @@ struct jupyter_kernel {
 };
 
 /* A notebook that is open in a client, and its kernel. */
-struct jupyter_notebook;
+struct jupyter_notebook {
+    char id[SERVE_ID_SIZE];
+    struct jupyter_kernel *kernel;
+    char *path, *name, *type;
+    struct jupyter_notebook *next;
+};
 
 struct jupyter {
     int64_t started_ms;
@@ -123,22 +140,21 @@ int jupyter_open_directory(const char *path, struct error *err);
 int jupyter_open(struct server *s, struct error *err);
 void jupyter_close(struct server *s);
 
-/* ---- route.c ---- */
-
-/* Answers with a list, which clients get as it is and other workers by this name. */
-void jupyter_reply_list(struct request *r, const char *name, struct json_object *list);
-
-/* ---- kernels.c ---- */
+/* ---- ids.c ---- */
 
 void jupyter_print_id(const char id[SERVE_ID_SIZE], char out[JUPYTER_ID_SIZE]);
 /* False: it is no such id. */
 bool jupyter_parse_id(const char *text, char id[SERVE_ID_SIZE]);
+
+/* ---- kernels.c ---- */
+
 /* Of the request's account; NULL: the request was refused. */
 struct jupyter_kernel *jupyter_kernel_of(struct request *r);
 /* Without refusing. */
 struct jupyter_kernel *jupyter_kernel_find(struct request *r, const char *id);
 /* Starts one for the request, which `ready` answers. */
-void jupyter_kernel_create(struct request *r, const char *spec,
+void jupyter_kernel_start(struct request *r, const char *spec,
+    const struct jupyter_requests *requests,
     void (*ready)(struct jupyter_kernel *k, struct request *r));
 struct json_object *jupyter_kernel_json(const struct jupyter_kernel *k);
 /* Ends it with its sandboxes and connections. */
@@ -156,6 +172,14 @@ bool jupyter_kernel_begin(struct jupyter_kernel *k, enum jupyter_phase phase, in
 void jupyter_kernel_fork(struct jupyter_kernel *k, const char *name);
 struct jupyter_session *jupyter_session_find(struct jupyter_kernel *k, const char *name);
 
+/* ---- kernel_routes.c ---- */
+
+/* Starts one of this specification (NULL: the default), as jupyter_kernel_start. */
+void jupyter_kernel_create(struct request *r, const char *name,
+    void (*ready)(struct jupyter_kernel *k, struct request *r));
+/* Answers with a list, which clients get as it is and other workers by this name. */
+void jupyter_reply_list(struct request *r, const char *name, struct json_object *own);
+
 void jupyter_handle_contents(struct request *r);
 void jupyter_handle_kernels(struct request *r);
 void jupyter_handle_kernel_create(struct request *r);
@@ -170,18 +194,16 @@ void jupyter_handle_spec(struct request *r);
 
 /* Takes the message, which is freed when it is answered. */
 void jupyter_take(struct jupyter_kernel *k, struct jupyter_message *m);
-/* Begins the first message of the queue, or answers it. False: the kernel has ended. */
-bool jupyter_begin(struct jupyter_kernel *k);
-/* The operation for the first message has ended. */
-void jupyter_done(struct jupyter_kernel *k, enum jupyter_phase phase, droste_result *result,
-    const droste_error *err);
+extern const struct jupyter_requests jupyter_requests;
+
+/* ---- reply.c ---- */
+
 /* The fork, or the new session, that the first message waits for was refused. */
 void jupyter_fail(struct jupyter_kernel *k, const char *type, const char *text);
 /* Ends all requests that wait, and the one under way, without what they asked for. */
 void jupyter_abort(struct jupyter_kernel *k);
 /* A client has left: nothing is sent to it. */
 void jupyter_forget(struct jupyter_kernel *k, const struct jupyter_channel *ch);
-void jupyter_input(struct jupyter_kernel *k, droste_tool_call *call, const char *json, size_t len);
 void jupyter_message_free(struct jupyter_message *m);
 
 /* ---- history.c ---- */
@@ -196,9 +218,15 @@ void jupyter_show_output(struct jupyter_kernel *k, int stream, const char *data,
 void jupyter_show_rest(struct jupyter_kernel *k);
 void jupyter_show_result(struct jupyter_kernel *k, const droste_bundles *bundles, size_t index);
 
-/* ---- channels.c: connections and the formats of messages ---- */
+/* ---- channels.c: connections, and messages of clients ---- */
 
 void jupyter_handle_channels(struct request *r);
+
+/* ---- send.c: messages to clients ---- */
+
+extern const char *const jupyter_channel_names[];
+/* The parts of a message, in the order of the binary format. */
+enum { PART_CHANNEL, PART_HEADER, PART_PARENT, PART_METADATA, PART_CONTENT, PARTS };
 /* Sends a message to a client, or (NULL) to all of them, as an answer to `parent` (may be NULL). */
 void jupyter_send(struct jupyter_kernel *k, struct jupyter_channel *to,
     enum jupyter_channel_name channel, const struct jupyter_message *parent, const char *type,
@@ -216,6 +244,11 @@ void jupyter_handle_notebook_create(struct request *r);
 void jupyter_handle_notebook_get(struct request *r);
 void jupyter_handle_notebook_change(struct request *r);
 void jupyter_handle_notebook_end(struct request *r);
-/* The kernel ends, and its notebooks have none. */
+
+/* ---- notebooks.c ---- */
+
+void jupyter_notebook_free(struct jupyter_notebook *n);
+void jupyter_notebook_remove(struct jupyter *j, struct jupyter_notebook *n);
+/* The kernel ends, and its notebooks with it. */
 void jupyter_notebooks_forget(struct jupyter_kernel *k);
 void jupyter_notebooks_free(struct jupyter *j);

@@ -22,88 +22,6 @@
 static void kernel_on_done(
     struct sandbox *sb, struct request *r, droste_result *result, const droste_error *err);
 
-/* ---- ids ---- */
-
-void jupyter_print_id(const char id[SERVE_ID_SIZE], char out[JUPYTER_ID_SIZE])
-{
-    snprintf(
-        out, JUPYTER_ID_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s", id, id + 8, id + 12, id + 16, id + 20);
-}
-
-bool jupyter_parse_id(const char *text, char id[SERVE_ID_SIZE])
-{
-    static const size_t dashes[] = { 8, 13, 18, 23 };
-    size_t n = 0, next = 0;
-    for (size_t i = 0; i < JUPYTER_ID_SIZE - 1; i++) {
-        bool is_dash = next < array_length(dashes) && dashes[next] == i;
-        next += is_dash;
-        if (is_dash ? text[i] != '-' : text[i] == '\0' || !strchr("0123456789abcdef", text[i]))
-            return false;
-        if (!is_dash)
-            id[n++] = text[i];
-    }
-    id[n] = '\0';
-    return text[JUPYTER_ID_SIZE - 1] == '\0';
-}
-
-/* ---- specifications ---- */
-
-/* "python3" is what notebooks name, and clients ask for by default; "droste" is the name of the
- * kernel that `droste jupyter install` adds. */
-static const struct {
-    const char *name, *title;
-} kernel_specs[] = { { "python3", "Python 3 (Droste)" }, { "droste", "Python (Droste)" } };
-
-/* The kernel's own name for the specification; NULL: there is none of this name. */
-static const char *jupyter_spec_named(const char *name)
-{
-    for (size_t i = 0; i < array_length(kernel_specs); i++)
-        if (strcmp(kernel_specs[i].name, name) == 0)
-            return kernel_specs[i].name;
-    return NULL;
-}
-
-static void kernel_put_spec(struct buf *out, const char *key, size_t i)
-{
-    static const char *const no_words[] = { NULL };
-    field_open(out, key, '{');
-    field_string(out, "name", kernel_specs[i].name);
-    field_open(out, "spec", '{');
-    field_strings(out, "argv", no_words);
-    field_string(out, "display_name", kernel_specs[i].title);
-    field_string(out, "language", "python");
-    field_string(out, "interrupt_mode", "message");
-    field_json(out, "env", "{}");
-    field_json(out, "metadata", "{\"debugger\": false}");
-    field_close(out, '}');
-    field_json(out, "resources", "{}");
-    field_close(out, '}');
-}
-
-void jupyter_handle_specs(struct request *r)
-{
-    cleanup_buf struct buf out = { 0 };
-    buf_putc(&out, '{');
-    field_string(&out, "default", kernel_specs[0].name);
-    field_open(&out, "kernelspecs", '{');
-    for (size_t i = 0; i < array_length(kernel_specs); i++)
-        kernel_put_spec(&out, kernel_specs[i].name, i);
-    buf_puts(&out, "}}");
-    request_reply_written(r, 200, &out);
-}
-
-void jupyter_handle_spec(struct request *r)
-{
-    cleanup_buf struct buf out = { 0 };
-    for (size_t i = 0; i < array_length(kernel_specs); i++)
-        if (strcmp(kernel_specs[i].name, r->name) == 0) {
-            kernel_put_spec(&out, NULL, i);
-            request_reply_written(r, 200, &out);
-            return;
-        }
-    request_refuse(r, 404, "not_found", "there is no kernelspec '%s'", r->name);
-}
-
 /* ---- kernels ---- */
 
 struct jupyter_kernel *jupyter_kernel_find(struct request *r, const char *id)
@@ -245,7 +163,7 @@ struct jupyter_session *jupyter_session_find(struct jupyter_kernel *k, const cha
 static void session_on_input(void *arg, droste_tool_call *call, const char *json, size_t len)
 {
     struct jupyter_session *s = arg;
-    jupyter_input(s->kernel, call, json, len);
+    s->kernel->requests->input(s->kernel, call, json, len);
 }
 
 static void session_idle(struct sandbox *sb)
@@ -362,7 +280,7 @@ void jupyter_kernel_step(struct jupyter_kernel *k)
         }
         if (!k->queue)
             break;
-        if (!jupyter_begin(k))
+        if (!k->requests->begin(k))
             return; /* it has ended, or begun again */
     }
     k->is_stepping = false;
@@ -413,7 +331,7 @@ static void kernel_on_done(
     }
     if (phase == PHASE_FORK)
         kernel_on_forked(k, sb, err);
-    jupyter_done(k, phase, result, err);
+    k->requests->done(k, phase, result, err);
     if (k->phase == PHASE_IDLE && !droste_session_is_alive(sb->session))
         jupyter_kernel_restart(k, false);
 }
@@ -502,6 +420,12 @@ static void kernel_ask_place(struct jupyter_kernel *k, const char *fork_name)
     admission_seek(&k->admission);
 }
 
+void jupyter_kernel_interrupt(struct jupyter_kernel *k)
+{
+    if (k->used && k->used->sandbox)
+        droste_session_interrupt(k->used->sandbox->session);
+}
+
 void jupyter_kernel_fork(struct jupyter_kernel *k, const char *name)
 {
     kernel_ask_place(k, name);
@@ -584,16 +508,12 @@ static void kernel_put_settings(struct request *r, struct buf *words)
     }
 }
 
-void jupyter_kernel_create(
-    struct request *r, const char *name, void (*ready)(struct jupyter_kernel *k, struct request *r))
+void jupyter_kernel_start(struct request *r, const char *spec,
+    const struct jupyter_requests *requests,
+    void (*ready)(struct jupyter_kernel *k, struct request *r))
 {
     static const struct sandbox_maker maker = { kernel_settings, kernel_prepare, kernel_ready };
-    const char *spec = jupyter_spec_named(name);
-    struct jupyter_kernel *k = spec ? calloc(1, sizeof *k) : NULL;
-    if (!spec) {
-        request_refuse(r, 404, "not_found", "there is no kernelspec '%.64s'", name);
-        return;
-    }
+    struct jupyter_kernel *k = calloc(1, sizeof *k);
     if (!k || server_make_id(r->server, k->id) < 0) {
         free(k);
         request_refuse_memory(r);
@@ -602,6 +522,7 @@ void jupyter_kernel_create(
     k->server = r->server;
     k->owner = r->account;
     k->spec = spec;
+    k->requests = requests;
     strcpy(k->version, "3");
     k->activity_ms = clock_wall_ms();
     k->phase = PHASE_STARTING;
@@ -612,82 +533,4 @@ void jupyter_kernel_create(
     r->state = k;
     r->on_free = kernel_create_on_free;
     sandbox_create(r, &maker);
-}
-
-/* ---- routes ---- */
-
-static void kernel_reply_new(struct jupyter_kernel *k, struct request *r)
-{
-    char id[JUPYTER_ID_SIZE];
-    jupyter_print_id(k->id, id);
-    request_reply_json(r, 201, jupyter_kernel_json(k));
-    request_locate(r, "/api/kernels/%s", id);
-}
-
-void jupyter_handle_kernel_create(struct request *r)
-{
-    jupyter_kernel_create(
-        r, json_get_string(r->json, "name", kernel_specs[0].name), kernel_reply_new);
-}
-
-void jupyter_handle_kernels(struct request *r)
-{
-    struct json_object *list = json_object_new_array();
-    for (struct jupyter_kernel *k = r->server->jupyter->kernels; list && k; k = k->next)
-        if (!k->waiting_is_new && jupyter_kernel_find(r, k->id))
-            json_object_array_add(list, jupyter_kernel_json(k));
-    jupyter_reply_list(r, "kernels", list);
-}
-
-void jupyter_handle_kernel_get(struct request *r)
-{
-    struct jupyter_kernel *k = jupyter_kernel_of(r);
-    if (k)
-        request_reply_json(r, 200, jupyter_kernel_json(k));
-}
-
-void jupyter_handle_kernel_end(struct request *r)
-{
-    struct jupyter_kernel *k = jupyter_kernel_of(r);
-    if (!k)
-        return;
-    jupyter_kernel_end(k, "the kernel was shut down");
-    request_reply(r, 204, NULL, NULL, 0);
-}
-
-void jupyter_kernel_interrupt(struct jupyter_kernel *k)
-{
-    if (k->used && k->used->sandbox)
-        droste_session_interrupt(k->used->sandbox->session);
-}
-
-void jupyter_handle_kernel_interrupt(struct request *r)
-{
-    struct jupyter_kernel *k = jupyter_kernel_of(r);
-    if (!k)
-        return;
-    jupyter_kernel_interrupt(k);
-    request_reply(r, 204, NULL, NULL, 0);
-}
-
-static void kernel_restart_on_gone(struct request *r)
-{
-    struct jupyter_kernel *k = r->state;
-    k->waiting = NULL;
-    r->state = NULL;
-}
-
-void jupyter_handle_kernel_restart(struct request *r)
-{
-    struct jupyter_kernel *k = jupyter_kernel_of(r);
-    if (!k)
-        return;
-    if (k->waiting) {
-        request_refuse(r, 409, "busy", "the kernel is restarting already");
-        return;
-    }
-    k->waiting = r;
-    r->state = k;
-    r->on_gone = kernel_restart_on_gone;
-    jupyter_kernel_restart(k, true);
 }

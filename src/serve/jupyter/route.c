@@ -52,16 +52,6 @@ static void jupyter_refuse(struct request *r, unsigned status, const char *code,
     request_reply(r, status, "application/json", buf_text(&out), out.len);
 }
 
-static void jupyter_reply_gathered(struct request *r, struct json_object *list)
-{
-    request_reply_json(r, 200, list);
-}
-
-void jupyter_reply_list(struct request *r, const char *name, struct json_object *list)
-{
-    relay_gather(r, name, list, jupyter_reply_gathered);
-}
-
 /* ---- about the server ---- */
 
 static void jupyter_handle_version(struct request *r)

@@ -5,47 +5,6 @@
 
 #include "serve/jupyter/jupyter.h"
 
-struct jupyter_notebook {
-    char id[SERVE_ID_SIZE];
-    struct jupyter_kernel *kernel;
-    char *path, *name, *type;
-    struct jupyter_notebook *next;
-};
-
-static void notebook_free(struct jupyter_notebook *n)
-{
-    free(n->path);
-    free(n->name);
-    free(n->type);
-    free(n);
-}
-
-static void notebook_remove(struct jupyter *j, struct jupyter_notebook *n)
-{
-    struct jupyter_notebook **at = &j->notebooks;
-    while (*at != n)
-        at = &(*at)->next;
-    *at = n->next;
-    notebook_free(n);
-}
-
-void jupyter_notebooks_forget(struct jupyter_kernel *k)
-{
-    struct jupyter *j = k->server->jupyter;
-    struct jupyter_notebook *next;
-    for (struct jupyter_notebook *n = j->notebooks; n; n = next) {
-        next = n->next;
-        if (n->kernel == k)
-            notebook_remove(j, n);
-    }
-}
-
-void jupyter_notebooks_free(struct jupyter *j)
-{
-    while (j->notebooks)
-        notebook_remove(j, j->notebooks);
-}
-
 static struct json_object *notebook_json(const struct jupyter_notebook *n)
 {
     struct json_object *o = json_object_new_object(), *book = json_object_new_object();
@@ -113,7 +72,7 @@ static void notebook_add(struct jupyter_kernel *k, struct request *r)
         !notebook_set(&n->name, notebook_text(r, "name", "")) ||
         !notebook_set(&n->type, json_get_string(r->json, "type", "notebook"))) {
         if (n)
-            notebook_free(n);
+            jupyter_notebook_free(n);
         request_refuse_memory(r);
         return;
     }
