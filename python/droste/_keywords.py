@@ -359,6 +359,9 @@ class Settings(TypedDict, total=False):
     max_images: Number
     #: Show PNG and JPEG images among the contexts to the model, with the question.
     show_images: Switch
+    #: Show the model the image at this https: address with the question; its provider reads it; may
+    #: be repeated.
+    image_url: Texts
     #: Share of the context window, such as 0.8, at which a summary replaces earlier turns; 0:
     #: never.
     compaction: Number

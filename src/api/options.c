@@ -19,12 +19,13 @@
 #include "base/text.h"
 #include "base/traceparent.h"
 #include "broker/tools.h"
+#include "egress/address.h"
 #include "image/image.h"
 #include "session/template.h"
 #include "volume/volume.h"
 #include "volume/workspace.h"
 
-enum { TEXT_MAX = 16 << 20 };
+enum { TEXT_MAX = 16 << 20, IMAGE_URL_MAX = 8192 };
 
 /* ---- limits ---- */
 
@@ -465,6 +466,38 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
 }
 
 /* ---- runs ---- */
+
+/* NULL, or what is wrong with the address of an image. A provider may be a server of the operator,
+ * which reaches more than the public network. */
+static const char *image_url_refusal(const char *url)
+{
+    static const char scheme[] = "https://";
+    const char *authority = url + sizeof scheme - 1;
+    struct egress_host host;
+    unsigned port = 443;
+    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
+        return "it does not begin with https://";
+    if (strlen(url) > IMAGE_URL_MAX)
+        return "it is too long";
+    for (const char *at = url; *at; at++)
+        if (*at <= ' ' || *at > '~')
+            return "it has a space, or a character that has to be escaped";
+    const char *why = egress_authority_parse(authority, strcspn(authority, "/?#"), &host, &port);
+    if (!why && host.is_address)
+        why = egress_address_refusal(&host.address);
+    return why || host.is_address || strchr(host.name, '.') ? why : "its host has no full name";
+}
+
+int api_check_image_urls(const struct settings *s, struct error *err)
+{
+    for (size_t i = 0; i < s->image_url.count; i++) {
+        const char *why = image_url_refusal(s->image_url.items[i]);
+        if (why)
+            return error_set(err, ERROR_ARGUMENT, "the address of an image, '%.100s': %s",
+                s->image_url.items[i], why);
+    }
+    return 0;
+}
 
 static struct approval_hook_options ask_hook(const struct settings *s)
 {

@@ -116,6 +116,9 @@ static int fill_options(droste_running *r, struct error *err)
     o->id = r->id;
     o->account = r->account;
     o->artifacts = &s->artifacts;
+    o->image_urls = &s->image_url;
+    if (rc == 0)
+        rc = api_check_image_urls(s, err);
     if (rc == 0)
         rc = artifacts_directory(s->artifacts_dir, r->task, &r->artifacts_dir, err);
     o->artifacts_dir = r->artifacts_dir;

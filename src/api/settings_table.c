@@ -562,6 +562,11 @@ const struct setting settings_table[] = {
           "Show PNG and JPEG images among the contexts to the model, with the question.", 0,
           .task = 1 },
         TYPE_SWITCH, AT(show_images), 0, 0 },
+    { { "image-url", "URL", "", NULL,
+          "Show the model the image at this https: address with the question; its provider reads "
+          "it; may be repeated.",
+          0, .task = 1 },
+        TYPE_LIST, AT(image_url), 0, 0 },
     { { "compaction", "SHARE", "0", NULL,
           "Share of the context window, such as 0.8, at which a summary replaces earlier turns; "
           "0: never.",

@@ -41,6 +41,7 @@ struct settings {
     struct list packages, requirements, find_links, package_hosts;
     char *package_index;
     bool sdists, allow_install, show_images;
+    struct list image_url;
     int64_t max_installs;
     int64_t packages_size;
     double packages_timeout;

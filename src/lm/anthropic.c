@@ -43,6 +43,12 @@ static int64_t default_limit(const char *model)
 
 static int anthropic_write_file(struct buf *b, const struct lm_part *part, struct error *err)
 {
+    if (part->kind == LM_PART_IMAGE_URL) {
+        buf_puts(b, "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":");
+        json_append_string(b, part->data, part->len);
+        buf_puts(b, "}}");
+        return 0;
+    }
     bool plain = strcmp(part->media_type, "text/plain") == 0;
     if (part->kind == LM_PART_DOCUMENT && !plain &&
         strcmp(part->media_type, "application/pdf") != 0)
@@ -218,6 +224,7 @@ static int anthropic_whole(struct model_answer *a, const struct reply_where *whe
 
 const struct dialect dialect_anthropic = {
     .sampling = SAMPLING_ANTHROPIC,
+    .reads_urls = true,
     .headers = { "anthropic-version: 2023-06-01" },
     .write = anthropic_write,
     .event = anthropic_event,

@@ -16,14 +16,15 @@
 #include "base/rate.h"
 
 enum lm_part_kind {
-    LM_PART_TEXT,     /* well-formed UTF-8 */
-    LM_PART_IMAGE,    /* the bytes of an image file */
-    LM_PART_DOCUMENT, /* the bytes of another kind of file, such as a PDF */
+    LM_PART_TEXT,      /* well-formed UTF-8 */
+    LM_PART_IMAGE,     /* the bytes of an image file */
+    LM_PART_DOCUMENT,  /* the bytes of another kind of file, such as a PDF */
+    LM_PART_IMAGE_URL, /* the address of an image, which the provider reads (lm_reads_urls) */
 };
 
 struct lm_part {
     enum lm_part_kind kind;
-    const char *media_type; /* "image/png", "application/pdf"; NULL for text */
+    const char *media_type; /* "image/png", "application/pdf"; NULL for texts and addresses */
     const char *data;
     size_t len;
 };

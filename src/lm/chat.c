@@ -288,6 +288,17 @@ static int make_call_url(struct chat *chat, const struct lm_call *call, struct e
     return chat->url ? 0 : error_memory(err);
 }
 
+static int chat_check_urls(
+    const struct dialect *dialect, const struct lm_request *request, struct error *err)
+{
+    for (size_t i = 0; !dialect->reads_urls && i < request->message_count; i++)
+        for (size_t k = 0; k < request->messages[i].part_count; k++)
+            if (request->messages[i].parts[k].kind == LM_PART_IMAGE_URL)
+                return error_set(err, ERROR_UNSUPPORTED,
+                    "this model's provider does not read images by their addresses");
+    return 0;
+}
+
 static int chat_prepare(struct lm_call *call, const struct lm_request *request, struct error *err)
 {
     const struct server *s = call->client;
@@ -300,7 +311,9 @@ static int chat_prepare(struct lm_call *call, const struct lm_request *request, 
     chat_write_trace(request, chat->trace);
     struct buf *out = dialect->has_head ? &call->body : &chat->own;
     chat->request = out;
-    int rc = make_call_url(chat, call, err);
+    int rc = chat_check_urls(dialect, request, err);
+    if (rc == 0)
+        rc = make_call_url(chat, call, err);
     if (rc == 0 && dialect->has_head)
         rc = record_write_head(call, err);
     if (rc == 0)

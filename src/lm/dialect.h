@@ -19,7 +19,8 @@ struct dialect_style {
 struct dialect {
     const char *headers[2]; /* in addition to the common ones; NULL: no more */
     enum sampling_names sampling;
-    bool has_head; /* a request begins with the head of a recorded line: see lm_call */
+    bool has_head;   /* a request begins with the head of a recorded line: see lm_call */
+    bool reads_urls; /* of images (LM_PART_IMAGE_URL) */
     /* Appends the request to *out, which already contains the head, if any. Called once: each
      * attempt sends the same bytes. */
     int (*write)(const struct lm_call *call, const struct lm_request *request,

@@ -785,6 +785,11 @@ const char *lm_name(const struct lm *lm)
     return lm->name;
 }
 
+bool lm_reads_urls(const struct lm *lm)
+{
+    return !lm->provider || lm->provider->dialect->reads_urls;
+}
+
 void lm_describe(const struct lm *lm, struct buf *out)
 {
     lm->ops->describe(lm->client, out);

@@ -20,6 +20,9 @@ void lm_close(struct lm *lm);
 
 /* The model's name for records: "openai/gpt-5-mini", "replay:demo.jsonl". */
 const char *lm_name(const struct lm *lm);
+/* Whether its provider reads images by their addresses. Programs and recordings get addresses as
+ * they are. */
+bool lm_reads_urls(const struct lm *lm);
 /* The model that a call was opened with ("callback:mine"), and the one that it asks for: the
  * same without the prefix if the call names none. */
 const char *lm_call_opened(const struct lm_call *call);

@@ -149,6 +149,7 @@ static int openai_whole(struct model_answer *a, const struct reply_where *where,
 const struct dialect dialect_openai = {
     .sampling = SAMPLING_OPENAI,
     .has_head = true,
+    .reads_urls = true,
     .write = openai_write,
     .event = openai_event,
     .whole = openai_whole,

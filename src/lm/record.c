@@ -25,6 +25,12 @@ static void append_part(struct buf *b, const struct lm_part *part)
         buf_putc(b, '}');
         return;
     }
+    if (part->kind == LM_PART_IMAGE_URL) {
+        buf_puts(b, "{\"type\":\"image_url\",\"image_url\":{\"url\":");
+        json_append_string(b, part->data, part->len);
+        buf_puts(b, "}}");
+        return;
+    }
     buf_printf(b, "%sdata:%s;base64,",
         part->kind == LM_PART_IMAGE ? "{\"type\":\"image_url\",\"image_url\":{\"url\":\""
                                     : "{\"type\":\"file\",\"file\":{\"filename\":\"document\","

@@ -39,6 +39,11 @@ static int check_part(
             "message %zu has the role '%s', but only messages of the user may contain images and "
             "documents",
             message, role);
+    if (part->kind == LM_PART_IMAGE_URL)
+        return text_is_utf8(part->data, part->len, &bad)
+                   ? 0
+                   : error_set(
+                         err, ERROR_ARGUMENT, "message %zu: an address is not UTF-8", message);
     if (!is_media_type(part->media_type))
         return error_set(err, ERROR_ARGUMENT,
             "message %zu: '%.40s' is not a media type: it looks like image/png", message,
@@ -82,7 +87,9 @@ static size_t message_weight(const struct lm_message *m)
 {
     size_t bytes = m->part_count == 0 ? m->len : 0;
     for (size_t k = 0; k < m->part_count; k++)
-        bytes += m->parts[k].kind == LM_PART_IMAGE ? LM_IMAGE_WEIGHT : m->parts[k].len;
+        bytes += m->parts[k].kind == LM_PART_IMAGE || m->parts[k].kind == LM_PART_IMAGE_URL
+                     ? LM_IMAGE_WEIGHT
+                     : m->parts[k].len;
     return bytes;
 }
 

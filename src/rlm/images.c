@@ -3,7 +3,8 @@
  * They are chosen when their cell ends, in the same way when a run is resumed: PNG and JPEG whose
  * headers are sound, within what all providers accept (below). The record has them with the results
  * of the cell; a request names them by their hash. With the setting show-images, images among the
- * contexts go with the question.
+ * contexts go with the question, and so do the addresses of the setting image-url, which only the
+ * provider reads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,34 @@ static void image_read(const struct context *context, struct buf *out, const cha
     out->len = *type ? context->len : 0;
 }
 
+static size_t image_url_count(const struct rlm_run *r)
+{
+    const struct list *urls = r->tree->o.image_urls;
+    return urls && !r->place.parent ? urls->count : 0;
+}
+
+int images_check(const struct rlm_run *r, struct error *err)
+{
+    if (image_url_count(r) == 0 || images_most(r) == 0 || lm_reads_urls(r->lm))
+        return 0;
+    return error_set(err, ERROR_ARGUMENT,
+        "the provider of %.64s takes images as data, and does not read them by their addresses",
+        lm_name(r->lm));
+}
+
+static int images_take_urls(struct rlm_run *r, struct error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < image_url_count(r); i++) {
+        const char *url = r->tree->o.image_urls->items[i];
+        if (images_most(r) > 0 && image_fits(r, strlen(url), IMAGES_OF_RUN))
+            rc = images_add(&r->images, NULL, url, strlen(url), err);
+        else
+            r->images_left_out++;
+    }
+    return rc;
+}
+
 int images_take_contexts(struct rlm_run *r, struct error *err)
 {
     const struct contexts *contexts = r->place.contexts;
@@ -188,7 +217,7 @@ int images_take_contexts(struct rlm_run *r, struct error *err)
         else
             r->images_left_out++;
     }
-    return rc;
+    return rc < 0 ? rc : images_take_urls(r, err);
 }
 
 bool images_have(const struct rlm_run *r, const struct bundle_item *item)
@@ -230,9 +259,19 @@ void images_drop(struct rlm_run *r)
 void images_put_json(const struct images *images, struct buf *out)
 {
     buf_puts(out, ",\"images\":[");
-    for (size_t i = 0; i < images->count; i++)
-        buf_printf(out, "%s{\"type\":\"%s\",\"bytes\":%zu,\"sha256\":\"%s\"}", i ? "," : "",
-            images->items[i].type, images->items[i].len, images->items[i].hash);
+    for (size_t i = 0; i < images->count; i++) {
+        const struct image *image = &images->items[i];
+        if (i > 0)
+            buf_putc(out, ',');
+        if (image->type) {
+            buf_printf(out, "{\"type\":\"%s\",\"bytes\":%zu,\"sha256\":\"%s\"}", image->type,
+                image->len, image->hash);
+            continue;
+        }
+        buf_puts(out, "{\"url\":");
+        json_append_string(out, image->data, image->len);
+        buf_putc(out, '}');
+    }
     buf_putc(out, ']');
 }
 
@@ -256,6 +295,9 @@ static int image_recall(
     const struct rlm_run *r, struct json_object *o, struct images *images, struct error *err)
 {
     cleanup_buf struct buf data = { 0 };
+    const char *url = json_get_string(o, "url", NULL);
+    if (url)
+        return images_add(images, NULL, url, strlen(url), err);
     const char *type = json_get_string(o, "type", ""), *hash = json_get_string(o, "sha256", "");
     int64_t len = json_get_int(o, "bytes", 0);
     struct recorded_value value = { .len = len > 0 ? (size_t)len : 0 };
@@ -287,9 +329,10 @@ size_t images_parts(const struct message *m, struct lm_part *parts)
     size_t count = 0;
     parts[count++] = (struct lm_part){ .kind = LM_PART_TEXT, .data = m->text, .len = m->len };
     for (size_t i = 0; i < m->images.count; i++)
-        parts[count++] = (struct lm_part){ .kind = LM_PART_IMAGE,
-            .media_type = m->images.items[i].type,
-            .data = m->images.items[i].data,
-            .len = m->images.items[i].len };
+        parts[count++] =
+            (struct lm_part){ .kind = m->images.items[i].type ? LM_PART_IMAGE : LM_PART_IMAGE_URL,
+                .media_type = m->images.items[i].type,
+                .data = m->images.items[i].data,
+                .len = m->images.items[i].len };
     return count;
 }

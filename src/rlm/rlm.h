@@ -118,6 +118,9 @@ struct rlm_options {
     struct store *store;       /* NULL: no record */
     struct hold *hold;         /* what costs something passes it; NULL: none */
     const char *resume;        /* recorded run to resume; NULL: a new one */
+    /* Of images that the provider reads and that go with the question, too; valid as long as the
+     * run. NULL: none. */
+    const struct list *image_urls;
     /* The run of the previous question, which has ended and hands over its session; its options
      * must stay valid as long as this run. NULL: none. */
     struct rlm_run *after;

@@ -51,7 +51,7 @@ struct run_place {
 };
 
 struct image {
-    const char *type; /* "image/png" or "image/jpeg" */
+    const char *type; /* "image/png" or "image/jpeg"; NULL: the data is an address */
     char *data;
     size_t len;
     char hash[HASH_TEXT_SIZE];
@@ -234,6 +234,8 @@ size_t images_most(const struct rlm_run *r);
 int images_take(struct rlm_run *r, const struct bundles *results, struct error *err);
 /* The same of the root's contexts, if they are to be shown. */
 int images_take_contexts(struct rlm_run *r, struct error *err);
+/* The model's provider must read the addresses of images, if the run has any. */
+int images_check(const struct rlm_run *r, struct error *err);
 /* Whether this is one of them, which the record then needs. */
 bool images_have(const struct rlm_run *r, const struct bundle_item *item);
 /* Says that they follow the text. */

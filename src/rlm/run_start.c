@@ -73,7 +73,9 @@ static int run_set_up(struct rlm_run *r, struct error *err)
     r->step = timer_new(r->tree->loop, replay_step, r);
     if (!r->deadline || !r->later || !r->step || !r->question || (r->place.model && !r->model))
         return error_memory(err);
-    int rc = begin_chat(r, err);
+    int rc = images_check(r, err);
+    if (rc == 0)
+        rc = begin_chat(r, err);
     if (rc == 0)
         rc = r->place.resume ? replay_open(r, err) : run_record_begin(r, err);
     if (rc == 0)

@@ -131,6 +131,43 @@ def test_a_resumed_run_sends_the_same_images(droste, serve, tmp_path):
     assert "differs" not in result.err
 
 
+URL = "https://example.org/a.png?x=1"
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini"])
+def test_a_provider_that_reads_addresses_gets_them(droste, serve, provider):
+    """Gemini takes data only: the run does not begin."""
+    server = serve(script=[repl("SUBMIT(1)")])
+    result = droste("run", "--question", "q", "--json", "--model", provider + "/scripted",
+                    "--max-images", "4", "--image-url", URL, env=variables(provider, server))
+    if provider == "gemini":
+        assert "takes images as data" in result.err and server.stats()["requests"] == 0
+    else:
+        answered(result, 1)
+        assert seen(server)[-1] == [("url", URL.encode())]
+
+
+@pytest.mark.parametrize("url, words", [
+    ("http://example.org/a.png", "https://"), ("https://10.1.2.3/a.png", "private"),
+    ("https://[::1]/a.png", "address"), ("https://127.1/a.png", "odd form"),
+    ("https://localhost/a.png", "full name"), ("https://user@example.org/a.png", "not a name"),
+    ("https://example.org/a b.png", "escaped"), ("https:///a.png", "empty")])
+def test_addresses_that_are_not_public_are_refused(droste, url, words):
+    result = droste("run", "--question", "q", "--model", "openai/scripted", "--image-url", url,
+                    env={"OPENAI_API_KEY": "k"})
+    assert result.status == 2 and words in result.err, result.err
+
+
+def test_a_resumed_run_sends_the_same_addresses(droste, serve, tmp_path):
+    server = serve(turns=[repl("import os\nprint(os.urandom(9))"), repl("x = llm_query('hang')"),
+                          repl("SUBMIT(x)")])
+    life = Life(droste, server, tmp_path)
+    killed_in(droste, life, flags=("--max-images", "2", "--image-url", URL))
+    assert life.resume("--verbose").json["answer"]
+    assert [[base64.b64decode(data) for _, data in images[1]]
+            for images in server.stats()["images"]] == [[URL.encode()]] * 3
+
+
 def test_a_resumed_run_shows_the_images_of_its_context(droste, serve, tmp_path):
     """Also where a cell printed something else this time, and the recorded messages are sent."""
     server = serve(turns=[repl("import os\nprint(os.urandom(9))"),

@@ -36,6 +36,11 @@ def image_size(data, kind):
     return None
 
 
+def by_address(url):
+    """An image of which a service gets the address, as check_images takes it."""
+    return "url", base64.b64encode(url.encode()).decode()
+
+
 def check_images(images, role, most_bytes, most_images):
     """What the services refuse about a message's images, (type, base64) each; None: nothing."""
     if images and role != "user":
@@ -47,6 +52,10 @@ def check_images(images, role, most_bytes, most_images):
             data = base64.b64decode(text, validate=True)
         except ValueError:
             return "image: invalid base64 data"
+        if kind == "url":       # which it reads; this one cannot
+            if not re.match(rb"https?://[\w-]+(\.[\w-]+)+/[!-~]*\Z", data):
+                return "Failed to download image"
+            continue
         size = image_size(data, kind)
         if size is None or not all(1 <= side <= 8000 for side in size):
             return "Could not process image"
@@ -74,9 +83,11 @@ class OpenAI:
             urls = [p["image_url"]["url"] for p in parts if p.get("type") == "image_url"]
             if any(p.get("type") not in ("text", "image_url", "file") for p in parts):
                 return found, "Invalid value: supported values are: 'text', 'image_url', 'file'"
-            if not all(u.startswith("data:") and ";base64," in u for u in urls):
+            if not all(u.startswith(("https:", "http:"))
+                       or (u.startswith("data:") and ";base64," in u) for u in urls):
                 return found, "Invalid image_url"
-            images = [tuple(u[len("data:"):].split(";base64,", 1)) for u in urls]
+            images = [tuple(u[len("data:"):].split(";base64,", 1)) if u.startswith("data:")
+                      else by_address(u) for u in urls]
             found.append(images)
             wrong = check_images(images, m.get("role"), 20 << 20, 500)
             if wrong:
@@ -141,11 +152,12 @@ class Anthropic:
             content = m.get("content")
             parts = [p for p in content
                      if p.get("type") == "image"] if isinstance(content, list) else []
+            members = {"base64": {"type", "media_type", "data"}, "url": {"type", "url"}}
             if not all(set(p) == {"type", "source"}
-                       and set(p["source"]) == {"type", "media_type", "data"}
-                       and p["source"]["type"] == "base64" for p in parts):
+                       and set(p["source"]) == members.get(p["source"].get("type")) for p in parts):
                 return found, "messages.content.image.source: Field required"
-            images = [(p["source"]["media_type"], p["source"]["data"]) for p in parts]
+            images = [by_address(p["source"]["url"]) if p["source"]["type"] == "url"
+                      else (p["source"]["media_type"], p["source"]["data"]) for p in parts]
             found.append(images)
             wrong = check_images(images, m.get("role"), 5 << 20, 100)
             if wrong:

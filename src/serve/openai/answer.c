@@ -302,6 +302,8 @@ static void answer_start(struct request *r)
         return;
     if (ask.shows_images)
         sandbox_setting(&words, "show-images", "yes");
+    for (size_t i = 0; i < ask.image_urls.count; i++)
+        sandbox_setting(&words, "image-url", ask.image_urls.items[i]);
     cleanup_free const char **settings = sandbox_list_settings(&words);
     if (!settings) {
         request_refuse_memory(r);

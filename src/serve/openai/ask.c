@@ -33,6 +33,7 @@ void openai_ask_free(struct openai_ask *a)
     for (size_t i = 0; i < a->image_count; i++)
         free((void *)(uintptr_t)a->images[i].data);
     free(a->images);
+    list_clear(&a->image_urls);
 }
 
 static bool ask_refuse(struct openai_ask *a, const char *code, const char *text)
@@ -144,7 +145,7 @@ static bool ask_add_file(struct openai_ask *a, struct json_object *file)
 }
 
 /* An image of chat completions has its URL in an object; one of responses has it itself. The model
- * sees it with the question, and it is a context of its own. */
+ * sees it with the question. Its data is a context of its own; an address is for the provider. */
 static bool ask_add_image(struct openai_ask *a, struct json_object *part)
 {
     struct json_object *inner = json_get_typed(part, "image_url", json_type_object);
@@ -154,11 +155,15 @@ static bool ask_add_image(struct openai_ask *a, struct json_object *part)
     a->shows_images = true;
     if (id)
         return ask_add_stored(a, id);
-    if (!url || strncmp(json_object_get_string(url), "data:", 5) != 0)
-        return ask_refuse(a, "invalid_image_url",
-            "an image has a data URL or a file_id here: this server fetches none");
-    if (a->image_count >= ASK_IMAGES_MAX)
+    const char *text = url ? json_object_get_string(url) : "";
+    bool is_address = strncmp(text, "https://", 8) == 0;
+    if (!is_address && strncmp(text, "data:", 5) != 0)
+        return ask_refuse(
+            a, "invalid_image_url", "an image has a data URL, an https: URL or a file_id here");
+    if (a->image_count + a->image_urls.count >= ASK_IMAGES_MAX)
         return ask_refuse(a, "too_many_images", "a request has at most 100 images");
+    if (is_address)
+        return ask_has_memory(a, list_add(&a->image_urls, text, NULL) == 0);
     if (!ask_has_memory(a, array_room(a->images, a->image_count, &a->image_room)))
         return false;
     droste_value *image = &a->images[a->image_count];
@@ -349,6 +354,13 @@ static void ask_put_names(struct openai_ask *a)
     buf_puts(&a->question, ".");
 }
 
+static void ask_put_image_urls(struct openai_ask *a)
+{
+    for (size_t i = 0; i < a->image_urls.count; i++)
+        buf_printf(&a->question, "%s%s",
+            i ? ", " : "\n\nAddresses of attached images: ", a->image_urls.items[i]);
+}
+
 /* ---- the context ---- */
 
 static bool ask_wrap_bytes(struct openai_ask *a)
@@ -403,6 +415,7 @@ bool openai_ask_finish(struct openai_ask *a)
         return false;
     buf_append(&a->question, buf_text(&a->text), a->text.len);
     ask_put_names(a);
+    ask_put_image_urls(a);
     if (!ask_has_memory(a, !buf_failed(&a->question)) || !ask_join_contexts(a))
         return false;
     if (a->files.count > 0 && !ask_has_memory(a, list_add_end(&a->files, NULL) == 0))

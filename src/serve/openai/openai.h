@@ -49,7 +49,8 @@ struct openai_ask {
     struct list file_names;
     droste_value *images; /* with data, in order; and their number */
     size_t image_count, image_room;
-    bool shows_images; /* one was attached, with data or as a file with an id */
+    struct list image_urls; /* addresses of others */
+    bool shows_images;      /* one was attached, with data, an address, or as a file with an id */
     /* After openai_ask_finish: */
     const void *data;
     size_t len;

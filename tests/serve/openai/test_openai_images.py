@@ -51,8 +51,25 @@ def test_images_text_and_stored_files_are_contexts_in_order(models):  # noqa: F8
     assert seen(server.model)[-1] == [("image/png", png(3)), ("image/jpeg", JPEG)]
 
 
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+def test_the_provider_gets_the_address_of_an_image(models, path):  # noqa: F811
+    """Behind images with data; the code has the latter, and the question names the address."""
+    address = "https://example.org/a.png"
+    server = models("--max-images", "4", turns=TURNS)
+    parts = [{"type": "input_image", "image_url": address}, PART]
+    if path == CHAT:
+        parts = [{"type": "image_url", "image_url": {"url": address}}, CHAT_PART]
+    name = "messages" if path == CHAT else "input"
+    answer = server.ask("POST", path, {"model": "droste/turns",
+                                       name: [{"role": "user", "content": parts}]})
+    assert answer.status == 200, answer.body
+    assert seen(server.model)[-1] == [("image/png", png(3)), ("url", address.encode())]
+    assert address in server.ask("GET", "/v1/runs").json["runs"][0]["question"]
+
+
 @pytest.mark.parametrize("url,code", [
-    ("https://example.org/a.png", "invalid_image_url"), ("data:image/png,x", "invalid_file_data"),
+    ("http://example.org/a.png", "invalid_image_url"), ("https://10.0.0.1/a.png", "argument"),
+    ("https://localhost/", "argument"), ("ftp://example.org/a.png", "invalid_image_url"), ("data:image/png,x", "invalid_file_data"),
     ("data:image/png;base64,***", "invalid_file_data"), (None, "invalid_image_url")])
 def test_other_addresses_are_refused(models, url, code):  # noqa: F811
     part = {"type": "input_image", "image_url": url}

@@ -453,6 +453,11 @@ static void wrong_parts_are_refused(void **state)
         { "anthropic", "user", { LM_PART_DOCUMENT, "audio/wav", "x", 1 }, ERROR_UNSUPPORTED },
         { "anthropic", "user", { LM_PART_DOCUMENT, "text/plain", "x", 1 }, ERROR_NONE },
         { "gemini", "user", { LM_PART_DOCUMENT, "audio/wav", "x", 1 }, ERROR_NONE },
+        { "openai", "user", { LM_PART_IMAGE_URL, NULL, "https://a.b/", 12 }, ERROR_NONE },
+        { "anthropic", "user", { LM_PART_IMAGE_URL, NULL, "https://a.b/", 12 }, ERROR_NONE },
+        { "gemini", "user", { LM_PART_IMAGE_URL, NULL, "https://a.b/", 12 }, ERROR_UNSUPPORTED },
+        { "openai", "user", { LM_PART_IMAGE_URL, NULL, "\xff", 1 }, ERROR_ARGUMENT },
+        { "openai", "system", { LM_PART_IMAGE_URL, NULL, "https://a.b/", 12 }, ERROR_ARGUMENT },
     };
     struct fake *f = *state;
     for (size_t i = 0; i < array_length(cases); i++) {
