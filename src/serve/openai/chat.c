@@ -296,6 +296,8 @@ static void chat_tick(struct openai_answer *a)
     field_close(&delta, '}');
     chat_push_delta(a, buf_text(&delta), NULL);
     chat_push(a, NULL, NULL, 0, "tool_calls");
+    if (chat_wants_usage(a)) /* the end of the run has all of it */
+        chat_push_usage(a, &(droste_record_run){ 0 });
     openai_push(a, NULL, "[DONE]", strlen("[DONE]"));
     request_end(r);
 }

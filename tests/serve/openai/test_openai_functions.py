@@ -133,15 +133,18 @@ def test_chat_completions_end_with_tool_calls(models):  # noqa: F811
 def test_chunks_of_chat_completions_end_with_tool_calls(models):  # noqa: F811
     server = models(turns=TURNS)
     body = {"model": "droste/turns", "messages": [{"role": "user", "content": "q"}],
-            "tools": CHAT_TOOLS}
-    *chunks, call, last, done = list(Stream(server, body))
+            "tools": CHAT_TOOLS, "stream_options": {"include_usage": True}}
+    *chunks, call, last, usage, done = list(Stream(server, body))
+    assert usage["choices"] == [] and usage["usage"]["total_tokens"] == 0
+    assert call["usage"] is None and last["usage"] is None
     delta, = call["choices"][0]["delta"]["tool_calls"]
     assert delta["index"] == 0 and delta["function"]["name"] == "get-weather"
     assert last["choices"][0]["finish_reason"] == "tool_calls" and done == "[DONE]"
     body["messages"] += [{"role": "assistant", "tool_calls": [delta]},
                          {"role": "tool", "tool_call_id": delta["id"], "content": "rain"}]
     told = "".join(chunk["choices"][0]["delta"].get("content") or ""
-                   for chunk in Stream(server, body) if chunk != "[DONE]")
+                   for chunk in Stream(server, {**body, "stream_options": {}})
+                   if chunk != "[DONE]")
     assert told == "rain after 2"
 
 
