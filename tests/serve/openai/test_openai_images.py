@@ -68,9 +68,10 @@ def test_the_provider_gets_the_address_of_an_image(models, path):  # noqa: F811
 
 
 @pytest.mark.parametrize("url,code", [
-    ("http://example.org/a.png", "invalid_image_url"), ("https://10.0.0.1/a.png", "argument"),
-    ("https://localhost/", "argument"), ("ftp://example.org/a.png", "invalid_image_url"), ("data:image/png,x", "invalid_file_data"),
-    ("data:image/png;base64,***", "invalid_file_data"), (None, "invalid_image_url")])
+    ("http://example.org/a.png", "invalid_image_url"), (None, "invalid_image_url"),
+    ("ftp://example.org/a.png", "invalid_image_url"), ("https://10.0.0.1/a.png", "argument"),
+    ("https://localhost/", "argument"), ("data:image/png,x", "invalid_file_data"),
+    ("data:image/png;base64,***", "invalid_file_data")])
 def test_other_addresses_are_refused(models, url, code):  # noqa: F811
     part = {"type": "input_image", "image_url": url}
     answer = models().ask("POST", RESPONSES, {"model": "droste/turns", "input": [
