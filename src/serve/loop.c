@@ -25,6 +25,7 @@
 #include "serve/http/relay.h"
 #include "serve/native/approvals.h"
 #include "serve/native/batches.h"
+#include "serve/native/recipes.h"
 #include "serve/native/runs.h"
 #include "serve/queue/queue.h"
 #include "serve/sandbox/owners.h"
@@ -604,6 +605,8 @@ static int server_open_cluster(struct server *s, struct error *err)
         server_await(s, server_has_queue);
     if (rc == 0)
         rc = owners_open(s, err);
+    if (rc == 0)
+        rc = recipes_open(s, err);
     if (rc == 0)
         server_await(s, owners_are_known);
     return rc;

@@ -85,6 +85,7 @@ struct server {
     struct served_batch *batches; /* see native/batches.h */
     struct batch_reader *batch_readers;
     struct template_row *templates;     /* see native/templates.c */
+    struct recipe_build *recipe_builds; /* see native/recipes.h */
     struct e2b_snapshot_row *snapshots; /* see e2b/snapshot.c */
     struct follower *followers;
     struct mcp_service *mcp; /* see mcp/mcp.h */

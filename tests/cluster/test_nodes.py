@@ -2,6 +2,7 @@
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -161,3 +162,45 @@ def test_a_second_node_with_the_same_record_is_refused_by_the_name_of_the_first(
     node.kill()
     node.start()
     assert node.ask("GET", "/v1/sandboxes")[0] == 200
+
+
+def test_a_template_of_a_full_or_lost_node_is_made_on_another_one(cluster):
+    """From its cells, once, while the requests for it wait; until it is removed, on all nodes."""
+    first, second = cluster(2, "--max-sandboxes", "3")
+    made = first.ask("POST", "/v1/templates", {"name": "rows", "cells": [
+        "import os\nmaker = os.urandom(8).hex()", "rows = list(range(1000))"]})
+    assert made[0] == 201
+    path = "/v1/templates/" + made[1]["id"]
+
+    def start(node):
+        status, answer = node.ask("POST", path + "/sandboxes", {}, 60)
+        assert status == 201, answer
+        return answer["id"]
+
+    def maker(node, sandbox):
+        return node.ask("POST", f"/v1/sandboxes/{sandbox}/execute",
+                        {"code": "SUBMIT(maker=maker, n=len(rows))"})[1]["submit"]
+    here = [start(second) for _ in range(3)]                 # of the first one, which has it
+    full = 'droste_cluster_node_sandboxes{node="node0"} 3'   # as the second one has heard
+    wait_until(lambda: full in second.text("/metrics"))
+    with ThreadPoolExecutor(2) as pool:                      # the second one makes it, once
+        there = list(pool.map(start, [second, second]))
+    assert len({sandbox[6:10] for sandbox in here}) == len({s[6:10] for s in there}) == 1
+    assert here[0][6:10] != there[0][6:10]
+    one, other = ([maker(first, s) for s in some] for some in (here, there))
+    assert one == [one[0]] * 3 and other == [other[0]] * 2 and one[0] != other[0]
+    assert one[0]["n"] == other[0]["n"] == 1000
+    for node in (first, second):
+        listed, = node.ask("GET", "/v1/templates")[1]["templates"]
+        assert (listed["id"], listed["name"]) == (made[1]["id"], "rows")
+
+    first.kill()
+    wait_until(lambda: second.ask("GET", f"/v1/sandboxes/{here[0]}")[0] == 410)
+    assert second.ask("GET", path)[1]["name"] == "rows"
+    start(second)
+    first.start()
+    assert maker(first, start(first)) != one[0]              # made once more
+    assert second.ask("DELETE", path)[0] == 204
+    for node in (first, second):
+        wait_until(lambda: node.ask("POST", path + "/sandboxes", {})[0] == 404)
+        assert node.ask("GET", "/v1/templates")[1]["templates"] == []

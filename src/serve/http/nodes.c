@@ -93,18 +93,19 @@ int nodes_join(struct server *s, struct error *err)
     return rc < 0 ? rc : registry_open(&s->loop, &options, &s->nodes, err);
 }
 
-void nodes_announce(struct server *s, const char *address)
-{
-    const char *own = s->options->advertise ? s->options->advertise : address;
-    if (s->nodes)
-        registry_announce(s->nodes, strncmp(own, "http://", 7) == 0 ? own + 7 : own);
-}
-
 void nodes_sweep(struct server *s)
 {
     if (s->nodes)
         registry_report(
             s->nodes, table_sandboxes(s->table), s->options->max_sandboxes, s->draining);
+}
+
+void nodes_announce(struct server *s, const char *address)
+{
+    const char *own = s->options->advertise ? s->options->advertise : address;
+    nodes_sweep(s); /* with its room */
+    if (s->nodes)
+        registry_announce(s->nodes, strncmp(own, "http://", 7) == 0 ? own + 7 : own);
 }
 
 void nodes_leave(struct server *s)
@@ -135,33 +136,6 @@ static unsigned nodes_number_in(const char *id)
     return (unsigned)strtoul(digits, NULL, 16);
 }
 
-/* The record outlives its node's process. 0: this one has it, or asks all. */
-static unsigned nodes_of_run(const struct registry *g, const struct node *lost)
-{
-    const struct node *node;
-    for (size_t i = 0; (node = registry_at(g, i)); i++)
-        if (!node->is_lost && node->address[0] && strcmp(node->name, lost->name) == 0)
-            return node->number == registry_own(g) ? 0 : node->number;
-    return 0;
-}
-
-static unsigned nodes_of_id(struct request *r)
-{
-    const struct registry *g = r->server->nodes;
-    unsigned number = nodes_number_in(r->id);
-    const struct node *node = number ? registry_node(g, number) : NULL;
-    if (!node || number == registry_own(g))
-        return 0; /* says that there is no such sandbox, if there is none */
-    if (!node->is_lost)
-        return number;
-    if (r->route && r->route->of_run)
-        return nodes_of_run(g, node);
-    if (!r->routes->identify && !r->routes->knows_lost)
-        request_refuse(r, 410, "node_lost",
-            "the node '%s' of the cluster is lost, and what it had with it", node->name);
-    return 0; /* others say in their protocol's way that there is no such sandbox */
-}
-
 /* A repeated run must come to the node that keeps the first one's answer. */
 static bool nodes_may_place(struct request *r)
 {
@@ -175,6 +149,12 @@ static bool nodes_may_place(struct request *r)
 static bool nodes_has_room(const struct node *node)
 {
     return !node->is_lost && !node->is_draining && node->address[0] && node->sandboxes < node->most;
+}
+
+/* This one. */
+static bool nodes_is_full(const struct server *s)
+{
+    return table_sandboxes(s->table) >= s->options->max_sandboxes || s->draining;
 }
 
 /* The same node for the same word while the same nodes are there (rendezvous hashing). */
@@ -200,12 +180,58 @@ static unsigned nodes_place(struct request *r)
     if (key)
         return nodes_place_by(s->nodes, key);
     uint64_t own = table_sandboxes(s->table);
-    bool is_full = own >= s->options->max_sandboxes || s->draining;
+    bool is_full = nodes_is_full(s);
     for (size_t i = 0; (node = registry_at(s->nodes, i)); i++)
         if (node->number != registry_own(s->nodes) && nodes_has_room(node) &&
             (!best || node->sandboxes < best->sandboxes))
             best = node;
     return best && (is_full || best->sandboxes + 2 < own) ? best->number : 0;
+}
+
+/* The record outlives its node's process. 0: this one has it, or asks all. */
+static unsigned nodes_of_run(const struct registry *g, const struct node *lost)
+{
+    const struct node *node;
+    for (size_t i = 0; (node = registry_at(g, i)); i++)
+        if (!node->is_lost && node->address[0] && strcmp(node->name, lost->name) == 0)
+            return node->number == registry_own(g) ? 0 : node->number;
+    return 0;
+}
+
+/* That of its node, or, if that is full or lost, where a sandbox would be made: the template is
+ * made there of its recipe. */
+static unsigned nodes_of_template(struct request *r, const struct node *node)
+{
+    struct server *s = r->server;
+    bool is_own = node->number == registry_own(s->nodes);
+    bool is_full = nodes_is_full(s), may_move = strstr(r->route->path, "/sandboxes") != NULL;
+    unsigned home = is_own || node->is_lost ? 0 : node->number;
+    bool has_room = is_own ? !is_full : nodes_has_room(node);
+    /* A repetition comes to the same node while that is there. */
+    bool is_repeatable = !node->is_lost && request_header_of(r, "Idempotency-Key");
+    if (!may_move || has_room || is_repeatable)
+        return home;
+    unsigned other = nodes_place(r);
+    return other == 0 && is_full ? home : other;
+}
+
+static unsigned nodes_of_id(struct request *r)
+{
+    const struct registry *g = r->server->nodes;
+    unsigned number = nodes_number_in(r->id);
+    const struct node *node = number ? registry_node(g, number) : NULL;
+    if (node && r->route && strncmp(r->route->path, "/v1/templates/", 14) == 0)
+        return nodes_of_template(r, node);
+    if (!node || number == registry_own(g))
+        return 0; /* says that there is no such sandbox, if there is none */
+    if (!node->is_lost)
+        return number;
+    if (r->route && r->route->of_run)
+        return nodes_of_run(g, node);
+    if (!r->routes->identify && !r->routes->knows_lost)
+        request_refuse(r, 410, "node_lost",
+            "the node '%s' of the cluster is lost, and what it had with it", node->name);
+    return 0; /* others say in their protocol's way that there is no such sandbox */
 }
 
 unsigned nodes_route(struct request *r)
@@ -292,17 +318,28 @@ void nodes_put_ticket(struct request *r, unsigned number, struct buf *head)
         r->client->address, head);
 }
 
+struct upstream *nodes_ask_as(struct server *s, unsigned number, const char *account,
+    const char *method, const char *target, const char *fields, const void *body, size_t len)
+{
+    cleanup_buf struct buf out = { 0 };
+    buf_printf(&out, "%s %s HTTP/1.1\r\nHost: localhost\r\n%s", method, target, fields);
+    ticket_put(s, number, method, target, account, "", &out);
+    if (account[0])
+        buf_printf(&out, RELAY_ACCOUNT ": %s\r\n", account);
+    if (strcmp(method, "GET") != 0)
+        buf_printf(&out, "Content-Length: %zu\r\n", len);
+    buf_puts(&out, "\r\n");
+    buf_append(&out, body, len);
+    struct upstream *u = buf_failed(&out) ? NULL : nodes_connect(s, number);
+    if (u)
+        upstream_send(u, buf_text(&out), out.len);
+    return u;
+}
+
 struct upstream *nodes_ask(
     struct server *s, unsigned number, const char *method, const char *target)
 {
-    cleanup_buf struct buf head = { 0 };
-    buf_printf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, target);
-    ticket_put(s, number, method, target, "", "", &head);
-    buf_puts(&head, strcmp(method, "GET") == 0 ? "\r\n" : "Content-Length: 0\r\n\r\n");
-    struct upstream *u = buf_failed(&head) ? NULL : nodes_connect(s, number);
-    if (u)
-        upstream_send(u, buf_text(&head), head.len);
-    return u;
+    return nodes_ask_as(s, number, "", method, target, "", "", 0);
 }
 
 bool nodes_read_ticket(const char *field, int64_t now_ms, int64_t *expires_ms, const char **mac)

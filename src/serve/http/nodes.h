@@ -37,6 +37,9 @@ struct upstream *nodes_connect(struct server *s, unsigned number);
  * sets arg and functions. */
 struct upstream *nodes_ask(
     struct server *s, unsigned number, const char *method, const char *target);
+/* The same for an account ("": none), with further fields ("NAME: VALUE\r\n") and a body. */
+struct upstream *nodes_ask_as(struct server *s, unsigned number, const char *account,
+    const char *method, const char *target, const char *fields, const void *body, size_t len);
 /* By index, until NULL; this node is one of them. */
 const struct node *nodes_peer_at(const struct server *s, size_t index);
 /* The next node of the circle of all, by number, that began at `first`; 0: it is closed. */

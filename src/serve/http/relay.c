@@ -143,7 +143,7 @@ static enum MHD_Result relay_on_field(void *arg, enum MHD_ValueKind kind, const 
 {
     static const char *const own[] = { "Connection", "Keep-Alive", "Transfer-Encoding",
         "Content-Length", "Expect", "Upgrade", "TE", "Trailer", "X-Request-Id", "traceparent",
-        RELAY_TICKET, RELAY_ACCOUNT, RELAY_CLIENT, RELAY_FIRST };
+        RELAY_TICKET, RELAY_ACCOUNT, RELAY_CLIENT, RELAY_FIRST, RELAY_TEMPLATE };
     struct buf *head = arg;
     if (relay_is_one_of(name, own, array_length(own)))
         return MHD_YES;

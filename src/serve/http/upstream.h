@@ -20,6 +20,9 @@ struct server;
 
 #define RELAY_TICKET "X-Droste-Ticket" /* of a request between nodes (nodes.h) */
 
+/* Of a node's request to itself: the id of the template to make (native/recipes.h). */
+#define RELAY_TEMPLATE "X-Droste-Template"
+
 #define RELAY_ABOUT "X-Droste-About" /* of an answer: for the log (request.h) */
 
 /* Bytes that wait to be written, above which the sender should wait. */

@@ -57,7 +57,7 @@ void handle_template_start(struct request *r)
 {
     static const struct sandbox_maker maker = { sandbox_settings, create_prepare, create_ready,
         templates_of };
-    if (templates_of(r))
+    if (!templates_await(r) && templates_of(r))
         sandbox_create(r, &maker);
 }
 

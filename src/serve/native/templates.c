@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "serve/http/relay.h"
+#include "serve/native/recipes.h"
 #include "serve/sandbox/sandbox.h"
 
 enum { TEMPLATES_MOST = 64, TEMPLATE_LINE_MAX = 1500 };
@@ -23,6 +24,7 @@ struct template_row {
 /* A sandbox on its way to be one. */
 struct template_build {
     char name[SERVE_NAME_SIZE];
+    char id[SERVE_ID_SIZE];    /* that it has on other nodes already; "": a new one */
     struct json_object *cells; /* NULL: the sandbox is the client's, and stays */
     size_t next;               /* the next cell */
     droste_template *made;
@@ -35,12 +37,18 @@ static bool template_is_of(const struct template_row *row, const struct request 
     return row->owner == r->account || (r->account->key.scopes & SCOPE_ADMIN);
 }
 
-static struct template_row *template_find(struct request *r)
+static struct template_row *template_look(struct request *r)
 {
     struct template_row *row = r->server->templates;
     while (row && strcmp(row->id, r->id) != 0)
         row = row->next;
-    if (row && template_is_of(row, r))
+    return row && template_is_of(row, r) ? row : NULL;
+}
+
+static struct template_row *template_find(struct request *r)
+{
+    struct template_row *row = template_look(r);
+    if (row)
         return row;
     request_refuse(r, 404, "not_found", "there is no template '%s'; it may have ended", r->id);
     return NULL;
@@ -69,6 +77,21 @@ static void template_drop_row(struct template_row **at)
     free(row);
 }
 
+void templates_drop(struct server *s, const char *key, size_t key_len, const char *id)
+{
+    struct template_row **at = &s->templates;
+    while (*at && strcmp((*at)->id, id) != 0)
+        at = &(*at)->next;
+    const char *owner = *at && (*at)->owner->key.id[0] ? (*at)->owner->key.id : "all";
+    if (*at && strlen(owner) == key_len && memcmp(owner, key, key_len) == 0)
+        template_drop_row(at);
+}
+
+bool templates_await(struct request *r)
+{
+    return !template_look(r) && recipes_await(r);
+}
+
 void templates_sweep(struct server *s)
 {
     struct template_row **at = &s->templates;
@@ -81,6 +104,7 @@ void templates_sweep(struct server *s)
 
 void templates_close(struct server *s)
 {
+    recipes_close(s);
     while (s->templates)
         template_drop_row(&s->templates);
 }
@@ -130,6 +154,9 @@ static void templates_forget(struct sandbox *sb)
 static struct template_build *template_begin(struct request *r, struct sandbox *sb)
 {
     struct template_build *build = calloc(1, sizeof *build);
+    const char *id = recipes_id_of(r);
+    if (build && id)
+        snprintf(build->id, sizeof build->id, "%s", id);
     if (build)
         snprintf(build->name, sizeof build->name, "%s", json_get_string(r->json, "name", ""));
     sb->build = build;
@@ -142,11 +169,16 @@ static void template_keep(struct sandbox *sb, struct request *r)
 {
     struct server *s = sb->server;
     struct template_row *row = calloc(1, sizeof *row);
-    if (!row || server_make_id(s, row->id) < 0) {
+    bool is_new = !sb->build->id[0];
+    if (!row || (is_new && server_make_id(s, row->id) < 0)) {
         free(row);
         request_refuse_memory(r);
         return;
     }
+    if (!is_new)
+        memcpy(row->id, sb->build->id, sizeof row->id);
+    else if (sb->build->cells)
+        recipes_put(r, row->id);
     row->owner = sb->owner;
     row->created_ms = clock_wall_ms();
     row->made = sb->build->made;
@@ -275,6 +307,23 @@ void handle_template_create(struct request *r)
 
 /* ---- list, describe, remove ---- */
 
+/* Several nodes may have one. */
+static void template_list_reply(struct request *r, struct json_object *all)
+{
+    struct json_object *list = json_object_new_array();
+    for (size_t i = 0; i < json_length(all); i++) {
+        struct json_object *one = json_object_array_get_idx(all, i);
+        bool is_there = false;
+        for (size_t k = 0; k < i && !is_there; k++)
+            is_there = strcmp(json_get_string(one, "id", ""),
+                           json_get_string(json_object_array_get_idx(all, k), "id", "-")) == 0;
+        if (!is_there)
+            json_object_array_add(list, json_object_get(one));
+    }
+    json_object_put(all);
+    request_reply_list(r, "templates", list);
+}
+
 void handle_template_list(struct request *r)
 {
     cleanup_buf struct buf out = { 0 };
@@ -283,11 +332,13 @@ void handle_template_list(struct request *r)
         if (template_is_of(row, r))
             template_put(&out, row);
     field_close(&out, ']');
-    relay_gather_written(r, "templates", &out, NULL);
+    relay_gather_written(r, "templates", &out, template_list_reply);
 }
 
 void handle_template_get(struct request *r)
 {
+    if (templates_await(r))
+        return;
     const struct template_row *row = template_find(r);
     if (row)
         template_reply(r, 200, row);
@@ -296,9 +347,12 @@ void handle_template_get(struct request *r)
 void handle_template_delete(struct request *r)
 {
     struct template_row **at = &r->server->templates;
+    if (templates_await(r))
+        return;
     const struct template_row *row = template_find(r);
     if (!row)
         return;
+    recipes_remove(r);
     while (*at != row)
         at = &(*at)->next;
     template_drop_row(at);

@@ -3,6 +3,7 @@
  *
  * A template is memory of a worker: it is made of a live sandbox, or of cells, and lasts until it
  * is removed or the worker ends. Its id begins with the worker, as a sandbox's does (relay.c).
+ * Other nodes of a cluster make those of cells again (recipes.h).
  */
 #pragma once
 
@@ -10,8 +11,13 @@
 
 /* The template that the request names; NULL: its account has none, and the request was refused. */
 droste_template *templates_of(struct request *r);
+/* True: this node does not have it, but makes it of its recipe, and the request will be handled
+ * again then; or it has an answer. */
+bool templates_await(struct request *r);
 /* The newest template of the request's account with this name or id, in this worker; NULL: none. */
 droste_template *templates_named(struct request *r, const char *name);
+/* Removes that of a key; "all": of no key. */
+void templates_drop(struct server *s, const char *key, size_t key_len, const char *id);
 /* Removes those of revoked keys. */
 void templates_sweep(struct server *s);
 void templates_close(struct server *s);

@@ -16,6 +16,7 @@
 #include "cluster/rates.h"
 #include "cluster/registry.h"
 #include "serve/log.h"
+#include "serve/native/recipes.h"
 
 struct queue_lane {
     struct run_queue *q;
@@ -265,11 +266,12 @@ static void queue_make(struct run_queue *q)
     const struct bus_bucket lanes = { .name = "droste_lanes" };
     const struct bus_bucket volumes = { .name = "droste-volumes" }; /* native/volumes.c */
     q->is_ready = true;
-    q->making = 5 + array_length(streams);
+    q->making = 6 + array_length(streams);
     ledger_make(q->ledger, queue_on_made, q);
     rates_make(q->rates, queue_on_made, q);
     bus_bucket_make(q->bus, &lanes, queue_on_made, q);
     bus_bucket_make(q->bus, &volumes, queue_on_made, q);
+    recipes_make_bucket(q->bus, queue_on_made, q);
     queue_versions_make(q, queue_on_made, q);
     for (size_t i = 0; i < array_length(streams); i++)
         bus_stream_make(q->bus, &streams[i], queue_on_made, q);
