@@ -265,9 +265,10 @@ static uint64_t asked_features(const struct settings *s)
 {
     uint64_t asked = 0;
     for (size_t i = 0; droste_option_at(i); i++) {
+        if (!s->given[i] || settings_is_emptied(s, i))
+            continue;
         enum feature p = feature_of_setting(droste_option_at(i)->name);
-        if (p != FEATURE_COUNT && p != FEATURE_ISOLATION && s->given[i] &&
-            !settings_is_emptied(s, i))
+        if (p != FEATURE_COUNT && p != FEATURE_ISOLATION)
             asked |= (uint64_t)1 << p;
     }
     return asked;
@@ -407,7 +408,8 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     o->spec.read_paths = (const char *const *)s->read.items;
     o->spec.read_path_count = s->read.count;
     /* A program that starts a second sandbox will probably start more. */
-    o->spec.pool = settings_is_set(s, "pool") || d->started ? (unsigned)s->pool : 0;
+    if (!d->makes_image && (settings_is_set(s, "pool") || d->started))
+        o->spec.pool = (unsigned)s->pool;
     d->started = true;
     o->spec.start_wait = s->start_wait;
     o->spec.one_start = !s->warm_up;
@@ -460,7 +462,7 @@ int api_session_options(droste *d, const struct settings *s, struct session_part
     if (rc == 0)
         rc = check_image(s, err);
     if (rc == 0)
-        rc = api_packages_use(d, s, &parts->shown, o, err);
+        rc = api_packages_use(d, s, &parts->shown, &parts->packages, o, err);
     return rc < 0 ? rc
                   : isolation_parse(s->isolation ? s->isolation : "auto", &o->spec.isolation, err);
 }

@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include "volume/volume.h"
 
+struct package_set;
 struct schema;
 struct workspace;
 
@@ -21,9 +22,10 @@ struct session_parts {
     struct workspace *workspace; /* NULL: none */
     struct image *image;         /* NULL: none, or not staged */
     struct container_spec container;
-    struct buf gpus;              /* of the container, as its devices say */
-    struct template *template;    /* NULL: none */
-    struct egress_policy *egress; /* NULL: none */
+    struct buf gpus;                    /* of the container, as its devices say */
+    struct template *template;          /* NULL: none */
+    struct egress_policy *egress;       /* NULL: none */
+    const struct package_set *packages; /* of the droste; NULL: none */
 };
 /* The options point to the settings and the parts. */
 int api_session_options(droste *d, const struct settings *s, struct session_parts *parts,

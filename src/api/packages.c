@@ -324,9 +324,8 @@ static int show_path(const struct settings *s, const char *path, struct list *sh
 }
 
 int api_packages_use(droste *d, const struct settings *s, struct list *shown,
-    struct session_options *o, struct error *err)
+    const struct package_set **set, struct session_options *o, struct error *err)
 {
-    const struct package_set *set = NULL;
     if (s->allow_install) {
         int rc = api_packages_show(d, s, err);
         if (rc == 0)
@@ -340,11 +339,11 @@ int api_packages_use(droste *d, const struct settings *s, struct list *shown,
         return error_set(err, ERROR_UNSUPPORTED,
             "packages are built for an interpreter of this machine: leave out rootfs and image, or "
             "use an image that has them");
-    int rc = api_packages_set(d, s, false, &set, err);
+    int rc = api_packages_set(d, s, false, set, err);
     if (rc < 0)
         return rc;
-    rc = show_path(s, package_set_site(set), shown, o, err);
-    o->packages = package_set_site(set);
+    o->packages = package_set_site(*set);
+    rc = show_path(s, o->packages, shown, o, err);
     o->spec.preload = NULL;
     o->spec.preload_count = 0;
     o->imports = &s->preload;
@@ -352,16 +351,13 @@ int api_packages_use(droste *d, const struct settings *s, struct list *shown,
 }
 
 /* Everything that its zygote and its memory depend on. */
-static int image_name(droste *d, const struct settings *s, struct buf *name, struct error *err)
+static int image_name(
+    const struct package_set *set, const struct settings *s, struct buf *name, struct error *err)
 {
-    const struct package_set *set = NULL;
-    int rc = api_packages_set(d, s, false, &set, err);
-    if (rc < 0)
-        return rc;
     struct settings shape = { 0 };
     const struct recipe none = { 0 };
     const struct settings_texts texts = { 0 };
-    rc = settings_copy(&shape, s, err);
+    int rc = settings_copy(&shape, s, err);
     if (rc == 0)
         rc = recipe_prepare(&none, &shape, err);
     buf_printf(name, "packages %s ", package_set_id(set));
@@ -397,15 +393,17 @@ static int make_image(droste *d, const char *name, const struct settings *s, str
     return t->name ? 0 : error_memory(err);
 }
 
-int api_packages_image(
-    droste *d, const struct settings *s, struct template **out, struct error *err)
+int api_packages_image(droste *d, const struct settings *s, const struct package_set *set,
+    struct template **out, struct error *err)
 {
     cleanup_buf struct buf name = { 0 };
     bool local = !s->env || strcmp(s->env, "local") == 0;
     if (!api_packages_are_wanted(s) || s->preload.count == 0 || !local || !s->warm_up ||
         s->volume_name || s->repo_url || s->context_path.count > 0 || d->waits || d->makes_image)
         return 0;
-    int rc = image_name(d, s, &name, err);
+    int rc = set ? 0 : api_packages_set(d, s, false, &set, err);
+    if (rc == 0)
+        rc = image_name(set, s, &name, err);
     if (rc == 0 && !find_image(d, buf_text(&name)))
         rc = make_image(d, buf_text(&name), s, err);
     const droste_template *t = rc == 0 ? find_image(d, buf_text(&name)) : NULL;

@@ -45,14 +45,16 @@ int api_packages_add(droste *d, const char *key, struct package_set *set, struct
 /* Makes the directory in which sessions see what they install (packages/shown.h), once for each
  * droste. Refuses settings that contradict that. */
 int api_packages_show(droste *d, const struct settings *s, struct error *err);
-/* Shows a session the set, besides the paths in `shown`, and lets it import what is preloaded:
- * modules of packages are foreign code, so the zygote, which has no sandbox, must not. */
+/* Shows a session the set, if the settings ask for one, besides the paths in `shown`, and lets it
+ * import what is preloaded: modules of packages are foreign code, so the zygote, which has no
+ * sandbox, must not. */
 int api_packages_use(droste *d, const struct settings *s, struct list *shown,
-    struct session_options *o, struct error *err);
+    const struct package_set **set, struct session_options *o, struct error *err);
 /* The image of a session that has imported what is preloaded, in a sandbox, which the caller drops;
- * *out is NULL where sessions must import it themselves. Made with the first session. */
-int api_packages_image(
-    droste *d, const struct settings *s, struct template **out, struct error *err);
+ * *out is NULL where sessions must import it themselves. Made with the first session. `set` is that
+ * of the settings; NULL: to be resolved. */
+int api_packages_image(droste *d, const struct settings *s, const struct package_set *set,
+    struct template **out, struct error *err);
 /* A session could not continue from it. False: it is none of api_packages_image. */
 bool api_packages_forget_image(droste *d, const struct template *image);
 void api_packages_free(droste *d);

@@ -105,11 +105,11 @@ int recipe_apply(const struct recipe *r, struct settings *s, struct error *err)
 int recipe_prepare(const struct recipe *r, struct settings *s, struct error *err)
 {
     int rc = 0;
-    const droste_option *o;
-    for (size_t i = 0; rc == 0 && (o = droste_option_at(i)); i++) {
-        const struct recipe_setting *known = recipe_find_setting(o->name);
+    for (size_t i = 0; rc == 0 && droste_option_at(i); i++) {
+        const struct recipe_setting *known =
+            s->given[i] ? recipe_find_setting(droste_option_at(i)->name) : NULL;
         if (!known || known->spent)
-            rc = settings_reset(s, o->name, err);
+            rc = settings_reset(s, i, err);
     }
     if (!r->settings)
         return rc;

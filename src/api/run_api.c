@@ -83,7 +83,7 @@ static int fill_options(droste_running *r, struct error *err)
     if (rc == 0)
         rc = api_session_options(d, s, &r->session, &o->session, err);
     if (rc == 0)
-        rc = api_template_image(d, s, &r->session.template, err);
+        rc = api_template_image(d, s, r->session.packages, &r->session.template, err);
     o->session.template = r->session.template;
     if (rc == 0)
         rc = running_log_open(r, err);

@@ -211,7 +211,10 @@ static int session_api_set_up(droste_session *s, struct error *err)
     struct template *template = steal(&s->parts.template);
     int rc = api_session_options(d, &s->settings, &s->parts, options, err);
     s->parts.workspace = workspace;
-    options->template = s->parts.template = template;
+    s->parts.template = template;
+    if (rc == 0 && !s->plain && !template)
+        rc = api_template_image(d, &s->settings, s->parts.packages, &s->parts.template, err);
+    options->template = s->parts.template;
     s->parts.container.volume_there = s->of_volume;
     if (s->plain && !s->of_volume)
         s->parts.container.volume = NULL;
@@ -279,8 +282,7 @@ static int session_api_take_settings(
         rc = settings_set_all(&s->settings, start->words, err);
     if (rc < 0 || s->plain || s->parts.template)
         return rc;
-    rc = api_template_settings(&s->settings, err);
-    return rc < 0 ? rc : api_template_image(s->d, &s->settings, &s->parts.template, err);
+    return api_template_settings(&s->settings, err);
 }
 
 static int start_session(

@@ -246,12 +246,14 @@ size_t settings_index(const char *name)
     return (size_t)(find(name) - settings_table);
 }
 
-int settings_reset(struct settings *s, const char *name, struct error *err)
+int settings_reset(struct settings *s, size_t index, struct error *err)
 {
-    const struct setting *what = find(name);
+    const struct setting *what = &settings_table[index];
+    if (!s->given[index])
+        return 0;
     int rc = is_list(what) ? setting_set(s, what, "", "default", err)
                            : setting_set(s, what, what->option.fallback, "default", err);
-    s->given[what - settings_table] = false;
+    s->given[index] = false;
     return rc;
 }
 

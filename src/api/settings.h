@@ -28,8 +28,8 @@ int64_t settings_sub_max_tokens(const struct settings *s);
 const char *settings_text(const struct settings *s, const char *name);
 /* The value of a setting that is a number; false: it is none, or was not set. */
 bool settings_number(const struct settings *s, const char *name, double *value);
-/* Gives it its default, as if it was never set. */
-int settings_reset(struct settings *s, const char *name, struct error *err);
+/* Gives the setting at this place in `given` its default, as if it was never set. */
+int settings_reset(struct settings *s, size_t index, struct error *err);
 /* Its place in `given`; it exists. */
 size_t settings_index(const char *name);
 /* Whether the values of a list were removed, at this place in `given`. */

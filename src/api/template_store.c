@@ -101,7 +101,7 @@ int droste_template_make(droste *d, droste_error *err)
     if (rc == 0)
         rc = api_template_settings(&s, err);
     if (rc == 0)
-        rc = api_template_image(d, &s, &image, err);
+        rc = api_template_image(d, &s, NULL, &image, err);
     template_drop(image);
     settings_free(&s);
     return rc;

@@ -72,14 +72,14 @@ static int template_use_make(droste *d, const char *name, const struct recipe *r
     return error_memory(err);
 }
 
-int api_template_image(
-    droste *d, const struct settings *s, struct template **out, struct error *err)
+int api_template_image(droste *d, const struct settings *s, const struct package_set *set,
+    struct template **out, struct error *err)
 {
     cleanup_buf struct buf name = { 0 };
     struct recipe r = { 0 };
     *out = NULL;
     if (!s->template)
-        return api_packages_image(d, s, out, err);
+        return api_packages_image(d, s, set, out, err);
     if (s->volume_name || s->repo_url || s->context_path.count > 0)
         return error_set(err, ERROR_ARGUMENT,
             "a session that starts from a template cannot have a volume or a workspace: leave out "

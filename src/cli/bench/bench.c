@@ -153,6 +153,8 @@ static int bench_start(droste *d, struct series *s, unsigned n, droste_error *er
     if (!path)
         return -err->code;
     cleanup_free char *python = strdup(path);
+    /* An error is that there are none, or the first start has it, too. */
+    (void)!droste_packages_build(d, 0, &bench_site, err);
     for (unsigned round = 0; round < bench_rounds; round++) {
         for (size_t kind = 0; kind < STARTS; kind++) {
             int rc = s[kind].skipped ? 0 : bench_one_kind(d, kind, &s[kind], n / bench_rounds, err);

@@ -19,7 +19,7 @@
 enum { SAMPLES_MAX = 100000 };
 
 unsigned bench_rounds = 10, bench_chosen_sessions;
-const char *bench_preload;
+const char *bench_preload, *bench_site;
 
 void bench_add(struct series *s, double value)
 {
@@ -69,6 +69,7 @@ static char fork_script[] =
     "textwrap,time,ctypes,importlib\n"
     "for name in 'OPENBLAS_NUM_THREADS','OMP_NUM_THREADS','MKL_NUM_THREADS':\n"
     "    os.environ[name]='1'\n"
+    "sys.path += filter(None,sys.argv[3:])\n"
     "for name in filter(None,sys.argv[2].split(',')):\n"
     "    importlib.import_module(name.strip())\n"
     "gc.collect();gc.disable();gc.freeze()\n"
@@ -86,7 +87,8 @@ void bench_bare_forks(struct series *s, char *python, const char *preload, unsig
     char count[16], isolated[] = "-I", command[] = "-c";
     cleanup_buf struct buf out = { 0 };
     cleanup_free char *modules = strdup(preload ? preload : "");
-    char *argv[] = { python, isolated, command, fork_script, count, modules, NULL };
+    cleanup_free char *site = strdup(bench_site ? bench_site : "");
+    char *argv[] = { python, isolated, command, fork_script, count, modules, site, NULL };
     snprintf(count, sizeof count, "%u", n);
     if (bench_run_program(argv, &out) != 0)
         s->skipped = "the interpreter failed";

@@ -23,6 +23,7 @@ extern unsigned bench_rounds;
 extern unsigned bench_chosen_sessions;
 /* The modules that sandboxes and baselines import in advance; NULL: none. */
 extern const char *bench_preload;
+extern const char *bench_site; /* where the packages of the setting are; NULL: none */
 
 void bench_add(struct series *s, double value);
 double bench_elapsed_us(uint64_t start_ns);
