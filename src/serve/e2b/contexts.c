@@ -165,8 +165,11 @@ static void context_fail_first(struct e2b_context *c, const droste_error *err)
 static void context_on_output(void *arg, int stream, const char *data, size_t len)
 {
     struct e2b_context *c = arg;
-    if (c->phase == CONTEXT_RUNNING && c->queue)
-        e2b_execution_output(c->queue, stream, data, len);
+    if (c->phase != CONTEXT_RUNNING || !c->queue)
+        return;
+    const struct e2b_field of = { "context", c->id };
+    e2b_log_output(c->e2b, stream == 2 ? "stderr" : "stdout", &of, data, len);
+    e2b_execution_output(c->queue, stream, data, len);
 }
 
 static void context_on_display(void *arg, const droste_bundles *bundles, size_t index)
@@ -223,6 +226,24 @@ static void context_snapshot(struct e2b_context *c, enum context_phase phase,
         context_finish_first(c);
 }
 
+/* The entry of a cell that begins, or has ended. */
+static void context_log(struct e2b_context *c, const droste_result *result, const droste_error *err)
+{
+    unsigned long long count = c->count;
+    const char *status = result ? droste_result_status(result) : NULL;
+    struct e2b_field fields[] = { { "context", c->id }, { "language", c->language },
+        { "code", c->queue ? c->queue->code : NULL }, { 0 } };
+    if (!result && !err) {
+        e2b_log(c->e2b, E2B_INFO, "cell_start", fields, "Execution %llu started", count);
+        return;
+    }
+    fields[1] = (struct e2b_field){ "status", status ? status : "error" };
+    fields[2] = (struct e2b_field){ "error", err ? err->text : droste_result_message(result) };
+    bool failed = err || strcmp(status, "ok") != 0;
+    e2b_log(
+        c->e2b, failed ? E2B_ERROR : E2B_INFO, "cell_end", fields, "Execution %llu ended", count);
+}
+
 static void context_on_done(
     void *arg, droste_session *session, droste_result *result, const droste_error *err)
 {
@@ -232,6 +253,7 @@ static void context_on_done(
     c->phase = CONTEXT_IDLE;
     if (phase == CONTEXT_RUNNING) {
         cell_end(&c->cell, result);
+        context_log(c, result, err);
         e2b_execution_end(c->queue, result, err);
         if (c->queue->environment)
             c->phase = CONTEXT_LEAVING;
@@ -328,6 +350,7 @@ static int context_execute(struct e2b_context *c, droste_error *err)
     cleanup_buf struct buf code = { 0 };
     c->count++;
     e2b_execution_begin(x, c->count);
+    context_log(c, NULL, NULL);
     cell_begin(&c->cell, c->e2b->sandbox, c->session, x->request, c->language);
     if (context_is_python(c)) {
         bool is_other = e2b_from_ipython(x->code, x->len, &code);

@@ -147,17 +147,6 @@ void e2b_handle_network(struct request *r)
     request_reply(r, 204, NULL, NULL, 0);
 }
 
-/* There is no log beside what commands and cells give their clients. */
-void e2b_handle_logs(struct request *r)
-{
-    static const char none[] = "{\"logs\":[]}", none_v1[] = "{\"logs\":[],\"logEntries\":[]}";
-    bool v2 = strncmp(r->route->path, "/v2/", 4) == 0;
-    if (!e2b_control_sandbox(r))
-        return;
-    request_reply(
-        r, 200, "application/json", v2 ? none : none_v1, v2 ? sizeof none - 1 : sizeof none_v1 - 1);
-}
-
 static void control_reply_alias(struct request *r, struct json_object *found)
 {
     bool is_ours = e2b_template_is_builtin(r->name);

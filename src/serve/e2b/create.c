@@ -140,6 +140,7 @@ static void e2b_sandbox_close(struct sandbox *sb)
     buf_free(&e->destinations);
     json_object_put(e->environment);
     json_object_put(e->asked);
+    e2b_log_free(&e->log);
     free(e->metrics);
     free(e->template);
     free(e);
@@ -295,6 +296,9 @@ static void create_finish(struct e2b_sandbox *e, struct request *r)
         return; /* checked before; the sandbox ends with its idle time */
     e->end_ns = clock_ns() + (uint64_t)(seconds * 1e9);
     e->ready = true;
+    e2b_log(e, E2B_INFO, "sandbox_start",
+        (const struct e2b_field[]){ { "template", e->template }, { 0 } }, "Sandbox %s started",
+        e->sandbox->id);
     struct json_object *described = e2b_describe_new(e);
     if (!fork_add(r, described))
         request_reply_json(r, 201, described);

@@ -26,6 +26,14 @@ struct connect_stream;
 struct e2b_watcher;
 struct e2b_metrics;
 
+struct e2b_log_entry;
+
+/* The newest entries, oldest first (logs.c). */
+struct e2b_log {
+    struct e2b_log_entry *first, *last;
+    size_t bytes;
+};
+
 struct e2b_sandbox {
     struct sandbox *sandbox;
     char token[E2B_TOKEN_SIZE];         /* for envd and the interpreter */
@@ -49,7 +57,8 @@ struct e2b_sandbox {
     struct request *pausing;        /* waits until a process that starts can be stopped; or NULL */
     struct e2b_watcher *watchers;   /* of directories */
     struct e2b_metrics *metrics;    /* what it used when clients asked; NULL: none did */
-    struct e2b_context *forking;    /* for which the sandbox's session is being forked */
+    struct e2b_log log;
+    struct e2b_context *forking; /* for which the sandbox's session is being forked */
 };
 
 /* ---- route.c ---- */
@@ -106,6 +115,23 @@ bool e2b_network_settings(
     struct request *r, struct json_object *o, struct json_object *network, struct buf *words);
 /* Whether what these settings say holds in the sandbox as it is. */
 bool e2b_network_holds(const struct e2b_sandbox *e, const struct buf *asked);
+
+/* ---- logs.c ---- */
+
+enum e2b_level { E2B_DEBUG, E2B_INFO, E2B_WARN, E2B_ERROR };
+
+/* A field of an entry, without a value where there is none. Lists end with one without a name. */
+struct e2b_field {
+    const char *name, *value;
+};
+
+/* Adds an entry; `more` NULL: no more fields. */
+void e2b_log(struct e2b_sandbox *e, enum e2b_level level, const char *event,
+    const struct e2b_field *more, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Adds what something has printed, the head of a large piece. */
+void e2b_log_output(struct e2b_sandbox *e, const char *stream, const struct e2b_field *of,
+    const char *data, size_t len);
+void e2b_log_free(struct e2b_log *log);
 
 /* ---- ports.c ---- */
 

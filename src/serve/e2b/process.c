@@ -19,6 +19,8 @@ enum { PROCESS_WORDS_MOST = 4096, PROCESS_PIECE = 64 << 10, PROCESS_EARLY_MS = 5
 struct process_stream {
     struct connect_stream connect;
     struct exchange *x;
+    struct e2b_sandbox *e2b;
+    char *words; /* of the command, for the log */
     bool is_terminal, is_attached;
 };
 
@@ -73,6 +75,27 @@ static void process_describe_end(int status, char out[64])
     out[8] = (char)(out[8] | 32);
 }
 
+/* The entries of a process that this stream has started. */
+static void process_log(struct process_stream *p, const droste_command_reply *reply)
+{
+    char pid[32], status[64];
+    struct e2b_field fields[] = { { "pid", pid }, { "command", p->words }, { 0 } };
+    if (p->is_attached)
+        return;
+    snprintf(pid, sizeof pid, "%lld", (long long)p->x->pid);
+    if (!reply) {
+        e2b_log(p->e2b, E2B_INFO, "process_start", fields, "Process with pid %s started", pid);
+        return;
+    }
+    e2b_log_output(p->e2b, p->is_terminal ? "pty" : "stdout", fields, reply->out, reply->out_len);
+    e2b_log_output(p->e2b, "stderr", fields, reply->err, reply->err_len);
+    if (!reply->ended)
+        return;
+    process_describe_end(reply->status, status);
+    fields[1] = (struct e2b_field){ "status", reply->timed_out ? "deadline exceeded" : status };
+    e2b_log(p->e2b, E2B_INFO, "process_end", fields, "Process with pid %s ended", pid);
+}
+
 static void process_push_end(struct process_stream *p, const droste_command_reply *reply)
 {
     struct json_object *o = json_object_new_object();
@@ -101,6 +124,7 @@ static void process_on_output(void *arg, const droste_command_reply *reply, cons
     struct process_stream *p = process_after(arg, err);
     if (!p)
         return;
+    process_log(p, reply);
     process_push_data(p, p->is_terminal ? "pty" : "stdout", reply->out, reply->out_len);
     process_push_data(p, "stderr", reply->err, reply->err_len);
     if (!reply->ended)
@@ -131,6 +155,7 @@ static void process_push_start(struct process_stream *p)
     struct json_object *o = json_object_new_object();
     if (o)
         json_put(o, "pid", json_object_new_int64(p->x->pid));
+    process_log(p, NULL);
     p->connect.request->on_drained = process_more;
     connect_push_event(&p->connect, "start", o);
 }
@@ -167,6 +192,7 @@ static void process_on_free(struct request *r)
     struct process_stream *p = x->arg;
     connect_leave(&p->connect);
     exchange_on_free(r);
+    free(p->words);
     free(p);
 }
 
@@ -178,6 +204,7 @@ static struct process_stream *process_new(struct request *r)
     if (!p)
         return NULL;
     p->x = x;
+    p->e2b = e;
     x->arg = p;
     x->fail = process_fail;
     x->next = process_on_opened;
@@ -265,6 +292,15 @@ static bool process_take_words(
                                           json_get_typed(process, "envs", json_type_object), out);
 }
 
+/* The program and its arguments, for the log: the last one of a shell is what the client wrote. */
+static char *process_describe(const struct process_words *words)
+{
+    size_t count = 0;
+    while (words->argv[count])
+        count++;
+    return strdup(words->argv[count - 1]);
+}
+
 /* Older clients have a timer of the same length for reading, and understand the end of the stream
  * better than their own: it must arrive before. */
 static uint64_t process_timeout_ms(struct request *r)
@@ -302,6 +338,7 @@ static void process_begin(struct process_stream *p, struct request *r, struct pr
     }
     if (request.cwd && request.cwd[0] == '\0')
         request.cwd = NULL;
+    p->words = process_describe(words);
     exchange_open(p->x, &request);
 }
 

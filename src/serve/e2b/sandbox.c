@@ -150,6 +150,8 @@ int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
 {
     int rc = droste_session_pause(e->sandbox->session, 1, err);
     e->paused = rc == 0;
+    if (rc == 0)
+        e2b_log(e, E2B_INFO, "sandbox_pause", NULL, "Sandbox paused");
     return rc;
 }
 
@@ -172,5 +174,7 @@ void e2b_sandbox_pause_for(struct e2b_sandbox *e)
 void e2b_sandbox_resume(struct e2b_sandbox *e)
 {
     droste_session_pause(e->sandbox->session, 0, NULL);
+    if (e->paused)
+        e2b_log(e, E2B_INFO, "sandbox_resume", NULL, "Sandbox resumed");
     e->paused = false;
 }

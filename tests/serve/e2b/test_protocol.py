@@ -312,6 +312,82 @@ def test_javascript_is_refused_without_epoll(start):
     assert [one["language"] for one in listed] == ["bash", "python"], listed
 
 
+@pytest.fixture(scope="module")
+def logged(client):
+    """A sandbox in which a command and two cells have run."""
+    own = client.create(envVars={"TOKEN": "s3cret"})
+    body = envelope({"process": {"cmd": "/bin/sh",
+                                 "args": ["-c", "echo out; test -n $TOKEN"]}})
+    assert client.data(own, 49983, "POST", "/process.Process/Start", body, **CONNECT).status == 200
+    for code in ("print('p\\u20ac' * 1000)", "1 / 0"):
+        assert client.data(own, 49999, "POST", "/execute", {"code": code}).status == 200
+    return own
+
+
+def logs(client, own, query="", version="/v2"):
+    answer = client.control("GET", f"{version}/sandboxes/{own['sandboxID']}/logs{query}")
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_logs_have_what_ran_and_what_it_printed(client, logged):
+    entries = logs(client, logged, "?direction=forward")["logs"]
+    events = [one["fields"]["event_type"] for one in entries]
+    assert events[0] == "sandbox_start" and events.count("process_start") == 1
+    assert events.count("cell_start") == events.count("cell_end") == 2, events
+    by_event = {one["fields"]["event_type"]: one for one in entries}
+    start, end, cell = (by_event[name] for name in ("process_start", "process_end", "cell_end"))
+    assert start["fields"]["command"].startswith("echo out") and start["level"] == "info"
+    assert end["fields"]["pid"] == start["fields"]["pid"]
+    assert end["fields"]["status"] == "exit status 0"
+    assert (cell["level"], cell["fields"]["error"]) == ("error", "division by zero"), cell
+    printed = [one for one in entries if one["fields"]["event_type"] == "stdout"]
+    assert printed[0]["message"] == "out\n" and printed[0]["fields"]["pid"]
+    assert printed[1]["message"].startswith("p\u20acp\u20ac") and "bytes" in printed[1]["fields"]
+    assert all(isinstance(value, str) for one in entries for value in one["fields"].values())
+    text = json.dumps(entries)
+    assert "s3cret" not in text and logged["envdAccessToken"] not in text
+
+
+def test_logs_of_the_first_version_are_lines(client, logged):
+    both = logs(client, logged, version="")
+    assert both["logEntries"] == logs(client, logged, "?direction=forward")["logs"]
+    for line, entry in zip(both["logs"], both["logEntries"], strict=True):
+        parsed = json.loads(line["line"])
+        assert (parsed["level"], parsed["message"]) == (entry["level"], entry["message"])
+        assert parsed["logger"] == "sandbox" and entry["fields"].items() <= parsed.items()
+    assert logs(client, logged, "?start=9000000000000", "") == {"logs": [], "logEntries": []}
+    assert logs(client, logged, "?limit=1", "")["logEntries"] == both["logEntries"][:1]
+
+
+def test_logs_have_pages_and_filters(client, logged):
+    everything = logs(client, logged, "?direction=forward")["logs"]
+    assert logs(client, logged)["logs"] == everything[::-1]
+    assert logs(client, logged, "?limit=2")["logs"] == everything[::-1][:2]
+    assert logs(client, logged, "?cursor=1")["logs"] == []
+    assert logs(client, logged, "?cursor=1&direction=forward&limit=3")["logs"] == everything[:3]
+    assert logs(client, logged, "?level=error")["logs"] == [everything[-1]]
+    found = logs(client, logged, "?search=Execution%202")["logs"]
+    assert [one["message"] for one in found] == ["Execution 2 ended", "Execution 2 started"]
+    for query in ("limit=1001", "limit=x", "direction=up", "level=loud", "cursor=-1",
+                  "search=" + "x" * 257):
+        path = f"/v2/sandboxes/{logged['sandboxID']}/logs?{query}"
+        assert client.control("GET", path).status == 400, query
+
+
+def test_logs_keep_the_newest_entries(client):
+    """They cost the server a bounded amount of memory."""
+    own = client.create()
+    for i in range(70):
+        answer = client.data(own, 49999, "POST", "/execute",
+                             {"code": f"print({i}, end='\\0')  # {'x' * 2000}"})
+        assert answer.status == 200
+    entries = logs(client, own)["logs"]
+    assert [one["message"] for one in entries[:3]] == [
+        "Execution 70 ended", "69\0", "Execution 70 started"]
+    assert 30 < len(entries) < 150 and len(entries[2]["fields"]["code"]) == 1024
+
+
 def test_a_process_is_a_stream_of_envelopes(client, sandbox):
     answer = client.data(sandbox, 49983, "POST", "/process.Process/Start", envelope(START),
                          **CONNECT)
