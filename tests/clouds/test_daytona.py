@@ -182,7 +182,7 @@ def test_unsupported_options_are_refused_by_name(fake, home, options, words):
     ({"DAYTONA_API_KEY": "dtn_wrong"}, "check DAYTONA_API_KEY"),
     ({"DAYTONA_API_URL": "http://127.0.0.1:1/api"}, "does not answer"),
 ])
-def test_a_configuration_that_is_wrong_is_said(fake, home, variables, words):
+def test_a_wrong_configuration_is_reported(fake, home, variables, words):
     done = cell(fake, home, "--timeout", "20", "-c", "1", **variables)
     assert done.returncode != 0 and words in done.stderr and "dtn_wrong" not in done.stderr, (
         done.stderr)

@@ -106,7 +106,7 @@ def test_every_setting_reaches_what_it_names(fake):
     assert made["tags"]["team"] == "a" and made["image"][-1].endswith("tqdm")
 
 
-def test_the_network_is_open_where_that_is_said(fake):
+def test_the_network_is_open_where_a_setting_opens_it(fake):
     with opened(network="open") as interp:
         assert interp.execute("SUBMIT(1)").ok
         assert only(fake)["definition"]["networkAccess"] == {"networkAccessType": "OPEN"}

@@ -424,7 +424,7 @@ def test_a_run_that_is_cancelled_asks_no_more(place):
     assert "has ended already" in p.decide("approve", found["id"]).err
 
 
-def test_spending_cannot_ask_without_a_price_or_somebody_who_answers(droste, place):
+def test_spending_cannot_ask_without_a_price_or_an_approver(droste, place):
     p = spender(place, repl("SUBMIT(1)"), {"content": "sub", "depth": 1}, amount="0.5")
     unpriced = finish(p.start("--prices", "/dev/null", "--model", "openai/unknown",
                               "--base-url", "http://127.0.0.1:1/v1"))

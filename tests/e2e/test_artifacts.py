@@ -48,7 +48,7 @@ def test_without_patterns_nothing_is_saved(droste, replay):
     assert (r.status, r.json["artifacts"], saved(droste)) == (0, [], {})
 
 
-def test_a_pattern_without_a_file_is_said(droste, replay):
+def test_a_pattern_without_a_file_is_reported(droste, replay):
     """By run and by exec, which succeed all the same."""
     r = run(droste, replay, MAKE, "--artifacts", "plots/*")
     assert r.status == 0 and "no file matches the artifacts: plots/*" in r.err, r
@@ -149,7 +149,7 @@ def test_each_question_of_a_chat_saves_its_files(droste, replay):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a file system of its own")
-def test_a_full_disk_is_said_and_leaves_no_half_file(droste, replay):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(droste, replay):
     """The answer stays, the error names the disk, and what fits is whole; with room all is."""
     target = os.path.join(droste.home, "art")
     os.mkdir(target)

@@ -276,7 +276,7 @@ def test_a_task_that_cannot_be_answered_does_not_stop_the_others(droste, batch, 
     assert lines["good"]["status"] == "answered"
 
 
-def test_what_is_wrong_with_the_settings_is_said_once(droste, batch):
+def test_an_error_in_the_settings_is_reported_once(droste, batch):
     """A mistake of the whole batch is one complaint before the first task, and no file of results
     begins."""
     tasks(droste, *some(3))
@@ -408,7 +408,7 @@ def test_a_result_that_was_not_written_is_made_of_the_record(droste, batch, repl
     assert len(droste.record.runs) == 3 and r.json["calls"] == 3
 
 
-def test_a_torn_last_line_is_cut_off_and_said(droste, batch):
+def test_a_torn_last_line_is_removed_and_reported(droste, batch):
     """It is not whole JSON; its task has its result from the record."""
     tasks(droste, *some(3))
     batch()

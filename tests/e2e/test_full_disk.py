@@ -140,7 +140,7 @@ def test_a_run_stays_interrupted_and_is_resumed(droste, small, serve):
                if key in {row["key"] for (table, _), row in ended.items() if table == "calls"})
 
 
-def test_a_record_that_cannot_be_made_is_said_before_anything_is_asked(droste, small, serve):
+def test_a_record_that_cannot_be_made_fails_before_any_model_call(droste, small, serve):
     """Nothing is paid for what could not be recorded; with room the same command works."""
     server = serve(turns=[repl("SUBMIT(1)")])
     env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}

@@ -245,7 +245,7 @@ def test_a_bridge_that_fails_is_reported(tmp_path, text, words):
     assert result.returncode == 4 and words in result.stdout + result.stderr
 
 
-def test_what_is_said_of_strangers_is_not_heard(tmp_path):
+def test_messages_of_strangers_are_ignored(tmp_path):
     """Of sandboxes that are none, and bytes for them: passed over."""
     text = open(os.path.join(ROOT, "examples", "bridge.py")).read()
     greeting = next(line for line in text.splitlines(True) if line.startswith('say({"bridge"'))

@@ -419,7 +419,7 @@ def test_a_guest_that_fills_its_workspace_is_ended(own, repo, place, limit, valu
     assert not left(place)
 
 
-def test_a_full_disk_is_said(own, repo, place):
+def test_a_full_disk_is_reported(own, repo, place):
     root = os.path.join(place, "small")
     os.mkdir(root)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", root],

@@ -203,7 +203,7 @@ def test_completion_says_nothing_where_it_knows_nothing(home):
 
 
 @pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
-def test_a_shell_that_is_not_known_is_refused(words):
+def test_an_unknown_shell_is_refused(words):
     """With those that are."""
     done = subprocess.run([DROSTE, "completion", *words], capture_output=True, text=True,
                           timeout=60)

@@ -250,7 +250,7 @@ def test_child_runs_have_an_environment_of_the_same_kind(here, tmp_path):
     ("1 / 0", "ZeroDivisionError: division by zero"), ("x = (", "SyntaxError"),
     ("raise SystemExit(3)", "SystemExit: 3"),
     ("llm_query('')", "ArgumentError"), ("final = 'no more'", None)])
-def test_an_error_of_the_code_is_told_to_the_model(here, code, words):
+def test_an_error_of_the_code_is_reported_to_the_model(here, code, words):
     """And the run goes on; a final answer of the environment ends it."""
     model = scripted(block(code), "FINAL(then)")
     done = RLM(model, environment="here").run("q", "abc")

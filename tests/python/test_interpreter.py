@@ -325,7 +325,7 @@ def test_a_listener_that_raises_stops_the_cell():
         assert interp.execute("x").echo == "1"
 
 
-def test_a_listener_that_always_raises_is_told_once():
+def test_a_listener_that_always_raises_is_called_once():
     """What it raises while its cell is being stopped is nobody's: not the next cell's, nor the next
     interpreter's on the same engine."""
     def listen(stream, text):

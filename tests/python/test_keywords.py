@@ -53,7 +53,7 @@ def prompt_of(**arguments):
     return "\n".join(m["content"] for m in seen[0])
 
 
-def test_prompts_of_the_program_are_told_to_the_model():
+def test_prompts_of_the_program_reach_the_model():
     """custom_system_prompt and user_prologue, also together."""
     assert "Be brief." in prompt_of(custom_system_prompt="Be brief.")
     assert "Look first." in prompt_of(user_prologue="Look first.")
@@ -403,14 +403,14 @@ SHOWN = {
         "rlm::test_a_runs_tools_are_no_other_sessions": "tool_source",
         "select::test_the_function_chooses": "select",
         "rlm::test_progress_is_shown_on_a_terminal": "progress",
-        "rlm::test_events_are_told_as_they_happen": "on_event",
+        "rlm::test_events_are_sent_as_they_happen": "on_event",
         "names::test_a_configurations_limits_are_the_rlms": "verbose",
         "peers::test_a_loggers_trajectory_is_the_metadata": "logger",
         "peers::test_a_persistent_rlm_keeps_its_session": "persistent",
-        "peers::test_callbacks_are_told_of_children_and_turns":
+        "peers::test_callbacks_get_children_and_turns":
         "on_subcall_start on_subcall_complete on_iteration_start on_iteration_complete",
         "peers::test_sampling_arguments_are_in_the_requests": "sub_sampling_args",
-        "here::test_prompts_of_the_program_are_told_to_the_model":
+        "here::test_prompts_of_the_program_reach_the_model":
         "custom_system_prompt user_prologue",
         "here::test_compaction_threshold_pct_is_the_share": "compaction_threshold_pct",
         "here::test_what_means_nothing_to_a_run_is_refused": "depth orchestrator",

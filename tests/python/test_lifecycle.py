@@ -130,7 +130,7 @@ def test_the_first_start_does_not_hold_up_the_loop(shim):
     droste.close_idle_engines()
 
 
-def test_what_cannot_be_booted_is_told_by_the_start(tmp_path):
+def test_a_guest_that_cannot_boot_fails_the_start(tmp_path):
     async def main():
         for _ in range(2):
             with pytest.raises(droste.NotFoundError, match="is not an executable file"):
@@ -283,7 +283,7 @@ def test_a_tool_may_open_a_session_on_the_volume_of_its_own():
     run(main())
 
 
-def test_failures_that_nobody_read_are_warned_about():
+def test_unread_failures_cause_a_warning():
     """The code's, and those of the session; not those that were read, and not what succeeded."""
     async def main():
         with warnings.catch_warnings(record=True) as caught:

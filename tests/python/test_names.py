@@ -426,7 +426,7 @@ def custom():
     (["```python\nx = 5\n```\nFINAL_VAR('x')"], 5), (["FINAL_VAR(nothing)", "FINAL(then)"], "then"),
     (["```py\nx = llm_query_batched(['FINAL(a)', 'b'])\n```\nFINAL_VAR(x)"], ["FINAL(a)", "b"]),
     (["```sh\nFINAL(no code)\n```\n", "FINAL(then)"], "then")])
-def test_an_answer_is_said_outside_of_code(custom, replies, answer):
+def test_an_answer_may_be_given_outside_of_code(custom, replies, answer):
     """Alike in an environment that is written in Python and in Droste's own."""
     for environment in ("custom", "local"):
         left = list(replies)

@@ -51,7 +51,7 @@ def progress(outputs):
             if "<progress" in o.get("data", {}).get("text/html", "")]
 
 
-def test_progress_of_a_cell_is_told_to_its_end(execute):
+def test_progress_of_a_cell_is_reported_to_its_end(execute):
     """One output, which ends with the state of the whole run."""
     shown, = progress(execute("go_on.set(); await droste.RLM(model, progress=True).arun('q', 'c')")[
         0])

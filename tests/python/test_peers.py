@@ -141,7 +141,7 @@ def test_the_metadata_of_children_is_nested(serve):
     assert result.usage_summary.model_usage_summaries["scripted-sub"].total_calls == 3
 
 
-def test_callbacks_are_told_of_children_and_turns(serve):
+def test_callbacks_get_children_and_turns(serve):
     """With depth, model, a preview, seconds and the error; one that raises does not end the run."""
     events = []
 
@@ -164,7 +164,7 @@ def test_callbacks_are_told_of_children_and_turns(serve):
                          "task one")) < events.index(("ends", 1, "scripted-sub", True, None))
 
 
-def test_a_child_that_fails_is_told_with_its_error(serve):
+def test_a_child_that_fails_is_reported_with_its_error(serve):
     """on_subcall_complete has why; the code's call has it too, and the run goes on."""
     from rlm import RLM
     from rlm.logger import RLMLogger
@@ -247,7 +247,7 @@ def test_a_persistent_rlm_keeps_its_session(serve):
         assert rlm.completion("fourth").answer is False
 
 
-def test_a_persistent_rlm_has_what_was_said(serve):
+def test_a_persistent_rlm_keeps_the_conversation(serve):
     """`history_N` are the messages of the Nth completion, its code and output among them, and only
     its; `history` has the questions and answers of all. What the code binds to them does not
     stay."""
@@ -271,7 +271,7 @@ def test_a_persistent_rlm_has_what_was_said(serve):
     assert transcript == ["first", "1", "second", "2"] and more is False
 
 
-def test_what_was_said_is_in_a_new_sandbox(serve):
+def test_a_new_sandbox_has_the_conversation(serve):
     """Where the code ends its sandbox, the next one has `history_N` of all completions before."""
     from rlm import RLM
     server = serve(script=[READY % "1", READY % "2",

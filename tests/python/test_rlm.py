@@ -75,7 +75,7 @@ def test_who_comes_to_no_answer_says_why():
         RLM().run("q")
 
 
-def test_events_are_told_as_they_happen():
+def test_events_are_sent_as_they_happen():
     """In order, to a listener and to a stream, whose last has the completion."""
     seen = []
     events = list(RLM(scripted("```repl\nprint('out')\n```", SUBMIT),

@@ -130,7 +130,7 @@ def test_a_session_has_limits_of_its_own():
                 assert two.execute("x").echo == "1"
 
 
-def test_too_little_memory_for_the_template_is_said():
+def test_too_little_memory_for_the_template_is_reported():
     """A session with a smaller limit than the template refuses to work, and says why."""
     with Template(setup_code="data = 'x' * 300_000_000", memory="1G") as template:
         with Interpreter(template=template, memory="128M") as interp:

@@ -155,7 +155,7 @@ def test_sandboxes_that_share_a_user_share_a_volume(place):
     assert owners(place["volume_root"] + "/v/data") == {NOBODY}
 
 
-def test_at_landlock_a_volume_is_nobodys(place):
+def test_at_landlock_a_volume_belongs_to_the_user_nobody(place):
     """Without mounts of its own a sandbox has the volume as it is: those of one volume share a
     user, without they do not."""
     with session("landlock", **place) as one, session("landlock", **place) as two, session(

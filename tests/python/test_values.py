@@ -244,7 +244,7 @@ def nested(levels):
     return value
 
 
-def test_what_is_nested_deeply(interp):
+def test_deeply_nested_values(interp):
     """As Python where that reads it, as JSON below; what no JSON can be is refused before anything
     is sent."""
     depth = "d, n = v, 0\nwhile d: d, n = d[0], n + 1\nn"

@@ -369,7 +369,7 @@ def configured(cells, environment="local", **kwargs):
 @shows("004", "Overview", "Local", "Docker", "Modal", "Prime")
 @pytest.mark.parametrize("environment, needs", [("local", None), ("docker", "DOCKER_HOST"), (
     "modal", "DROSTE_MODAL_PYTHON"), ("prime", "PRIME_API_KEY")])
-def test_what_an_environment_requires_is_said(environment, needs, monkeypatch, tmp_path):
+def test_the_requirements_of_an_environment_are_reported(environment, needs, monkeypatch, tmp_path):
     """Local needs nothing; the others say what is missing, by its name, when they are opened."""
     monkeypatch.setenv("DOCKER_HOST", "unix://%s/none" % tmp_path)
     monkeypatch.setenv("DROSTE_MODAL_PYTHON", str(tmp_path / "no-modal"))

@@ -471,7 +471,7 @@ def test_keys_that_read_do_not_write(files):
 
 
 @pytest.mark.parametrize("what", ["none", "file"])
-def test_a_directory_that_cannot_be_opened_is_said_before_serving(tmp_path, what):
+def test_a_directory_that_cannot_be_opened_is_reported_before_serving(tmp_path, what):
     (tmp_path / "file").write_text("")
     words = [DROSTE, "serve", "--listen", "127.0.0.1:0", "--notebooks", str(tmp_path / what)]
     for more in (["--check"], []):

@@ -182,7 +182,7 @@ def test_another_keys_volumes_are_not_found(tmp_path):
         server.stop()
 
 
-def test_a_slow_client_delays_nobody(server, volume):
+def test_a_slow_client_delays_no_other(server, volume):
     """While many files come in, none of which is whole, others are written and read."""
     slow = []
     for i in range(12):

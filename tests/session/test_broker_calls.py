@@ -225,7 +225,7 @@ AWKWARD = ["nul \0 in it", "\ufeffBOM", "\U0001f600 \U0001f468\u200d\U0001f469",
 
 @pytest.mark.parametrize("text", AWKWARD, ids=["NUL", "BOM", "emoji", "line ends", "separators",
                                                "quotes", "controls", "blank"])
-def test_texts_arrive_as_they_were_said_both_ways(session, asked, text):
+def test_texts_arrive_unchanged_in_both_directions(session, asked, text):
     """Prompts and answers are not changed on the way."""
     assert session.execute("SUBMIT(same=llm_query('%s' + text) == 're: %s' + text)" % ("q", "q"),
                            {"text": text}).same is True

@@ -216,7 +216,7 @@ def test_an_interrupt_that_is_ignored_becomes_a_kill(opened):
         interp.execute("1")
 
 
-def test_an_interrupt_while_nothing_runs_is_nobodys(session):
+def test_an_interrupt_while_nothing_runs_has_no_effect(session):
     """The twin."""
     session.interrupt()
     assert session.execute("import time; time.sleep(0.05); kept").echo == "41"

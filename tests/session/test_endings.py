@@ -171,7 +171,7 @@ def test_how_the_guest_ended_is_named(opened, code, killed):
 
 
 @pytest.mark.needs("outside")
-def test_what_a_cell_of_a_lost_sandbox_did_is_not_known(ending):
+def test_the_outcome_of_a_cell_in_a_lost_sandbox_is_unknown(ending):
     """A sandbox was killed from outside in the middle of a cell: the cell's status is unknown."""
     _, result = ending("it is killed from outside")
     assert result.status == "lost" and "the cell's outcome is unknown" in result.error.message
@@ -195,7 +195,7 @@ def test_a_sandbox_that_dies_between_cells_is_not_replaced(environment, opened, 
     assert other.execute("kept").echo == "41"
 
 
-def test_a_thread_that_ends_the_guest_between_cells_is_told_to_the_next(opened):
+def test_a_guest_that_a_thread_ended_between_cells_fails_the_next(opened):
     """SECURITY.md: the next cell is then not run, and has its status; or the call is told at
     once."""
     interp = opened()

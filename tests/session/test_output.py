@@ -162,7 +162,7 @@ def test_a_flood_does_not_hold_the_guest_up(capped):
     assert result.json["left_out"]["stdout"] == 300 * 65536 + 11 - 2000
 
 
-def test_output_is_told_as_it_comes(opened):
+def test_output_is_reported_as_it_comes(opened):
     """A listener hears of output while the cell runs, and the result has it, too."""
     chunks, interp = [], None
 

@@ -200,7 +200,7 @@ def test_results_arrive_while_the_cell_runs(opened):
     assert seen == ["'first'", "'ask'"] and result.error.type == "KeyboardInterrupt"
 
 
-def test_a_listener_is_told_of_updates_and_of_the_last_expression(listening):
+def test_a_listener_gets_updates_and_the_last_expression(listening):
     """An update has the id of what it replaces, also in another cell; the main result comes last,
     with its text and with its forms."""
     listening.execute("h = display('a', display_id='x')\nh.update('b')\n6 * 7").raise_for_status()

@@ -145,7 +145,7 @@ def test_tools_cannot_take_the_names_of_pythons_own(session):
     assert session.execute("1").ok
 
 
-def test_a_guest_that_dies_in_a_tool_call_harms_nobody(opened):
+def test_a_guest_that_dies_in_a_tool_call_harms_no_other(opened):
     """The tool's answer is for nobody, and the session says that it is lost."""
     import droste
     asked = threading.Event()

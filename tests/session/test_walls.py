@@ -144,7 +144,7 @@ def test_there_is_no_network(session, server):
     assert server.came == 0
 
 
-def test_where_there_is_a_network_that_is_said(environment, session, server):
+def test_a_sandbox_with_a_network_says_so(environment, session, server):
     """The twin: an environment that declares no wall there has none, and it is the code's own
     sockets that work."""
     assert session.execute(

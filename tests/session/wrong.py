@@ -271,7 +271,7 @@ class Leaking(Spoilt):
 
 
 @defect("interrupts the next cell", "test_a_cell_within_its_deadline_is_not_disturbed",
-        "test_an_interrupt_while_nothing_runs_is_nobodys")
+        "test_an_interrupt_while_nothing_runs_has_no_effect")
 class Late(Spoilt):
     """Keeps an interrupt that came too late for its cell, and gives it to the next one."""
     kept = False

@@ -181,7 +181,7 @@ def test_keeper_and_worker_are_in_it_and_the_zygote_is_beside_it(level, sleeping
 
 
 @both
-def test_what_was_used_is_told_while_it_lives(level):
+def test_usage_is_reported_while_it_lives(level):
     r = run("x = bytearray(50 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nsum(range(10**6))",
             level)
     assert r["alive"] is True
@@ -246,7 +246,7 @@ def test_doctor_says_that_they_can_be_had():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_a_tree_that_is_mounted_read_only_is_said_to_be():
+def test_a_tree_that_is_mounted_read_only_is_reported_so():
     """As most containers have it."""
     def remount():
         libc = ctypes.CDLL(None)

@@ -44,7 +44,7 @@ def test_a_users_files_of_the_cgroup_are_out_of_its_reach(level):
     assert submitted == {"groups": [1000], "seen": False}
 
 
-def test_where_no_mount_can_map_ids_a_volume_is_nobodys(tmp_path):
+def test_where_no_mount_can_map_ids_a_volume_belongs_to_the_user_nobody(tmp_path):
     """The machine's files are in memory, which this kernel cannot mount so: sandboxes of a
     volume share a user, as `droste doctor` says, and write to it one after the other."""
     place = ("--volume-root", str(tmp_path), "--volume-name", "v")

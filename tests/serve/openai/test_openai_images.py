@@ -33,7 +33,7 @@ def test_the_model_sees_an_image_and_the_code_has_it(models, path):  # noqa: F81
     assert seen(server.model)[-1] == [("image/png", png(3))]
 
 
-def test_a_model_that_sees_no_images_is_told_and_its_code_has_them(models):  # noqa: F811
+def test_a_model_that_sees_no_images_gets_a_note_and_its_code_has_them(models):  # noqa: F811
     server = models(turns=TURNS)
     answer = server.ask("POST", CHAT, {"model": "droste/turns", "messages": [
         {"role": "user", "content": [CHAT_PART]}]})

@@ -244,7 +244,7 @@ static void one_that_was_too_large_to_keep_is_named(void **state)
 }
 
 /* A caller that gives contexts must give the recorded ones. */
-static void given_contexts_are_compared(void **state)
+static void contexts_of_a_resumed_run_are_compared(void **state)
 {
     struct fixture *f = *state;
     record_file(f, file(f, "notes", "x"));
@@ -272,7 +272,7 @@ int main(void)
         context_test(one_that_changed_is_named),
         context_test(one_that_is_gone_is_named),
         context_test(one_that_was_too_large_to_keep_is_named),
-        context_test(given_contexts_are_compared),
+        context_test(contexts_of_a_resumed_run_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

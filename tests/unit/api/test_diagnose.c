@@ -70,7 +70,7 @@ static void a_missing_interpreter_is_found(void **state)
 }
 
 /* The key itself is in no finding. */
-static void a_key_is_found_and_not_told(void **state)
+static void a_key_is_found_and_not_printed(void **state)
 {
     assert_fine(droste_set(d, "model", "openai/gpt-5-mini", &error));
     struct found found = find("model");
@@ -88,7 +88,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_level_that_works_is_named_with_its_interpreter, setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_interpreter_is_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_key_is_found_and_not_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_key_is_found_and_not_printed, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

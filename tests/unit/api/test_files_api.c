@@ -132,7 +132,7 @@ static void larger_files_go_in_pieces(void **state)
 }
 
 /* What fails on this side is told as what it is, and leaves the session as it was. */
-static void descriptors_that_do_not_work_are_said(void **state)
+static void descriptors_that_do_not_work_are_reported(void **state)
 {
     uint64_t copied = 1;
     put("a.txt", "text");
@@ -300,7 +300,7 @@ int main(void)
         files_test(a_part_of_a_file_is_copied),
         files_test(files_of_the_kernel_are_read_to_their_end),
         files_test(larger_files_go_in_pieces),
-        files_test(descriptors_that_do_not_work_are_said),
+        files_test(descriptors_that_do_not_work_are_reported),
         files_test(what_is_no_file_is_not_copied),
         files_test(a_listing_has_levels_and_a_limit),
         files_test(the_receiver_may_end_a_listing),

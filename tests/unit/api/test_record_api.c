@@ -264,7 +264,7 @@ static void events_are_lines_of_an_export(void **state)
 }
 
 /* A number that was set, and no other. */
-static void numbers_that_were_set_are_given(void **state)
+static void numbers_that_were_set_are_sent(void **state)
 {
     double value = 0;
     assert_false(droste_get_number(fixture.d, "timeout", &value));
@@ -282,7 +282,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(runs_are_listed_found_and_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(steps_are_visited_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(events_are_lines_of_an_export, setup, teardown),
-        cmocka_unit_test_setup_teardown(numbers_that_were_set_are_given, setup, teardown),
+        cmocka_unit_test_setup_teardown(numbers_that_were_set_are_sent, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void expect_echo(droste_session *s, const char *code, const char *echo)
 }
 
 /* DOCKER_HOST counts as it is when a session opens, not as it was for the one before. */
-static void the_daemon_is_where_it_is_said_now(void **state)
+static void the_daemon_is_at_its_present_address(void **state)
 {
     static const char *const hosts[] = { "unix:///nonexistent/a", "unix:///nonexistent/b" };
     assert_fine(droste_set(d, "env", "docker", &err));
@@ -726,7 +726,7 @@ static void results_follow_the_output_before_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(the_daemon_is_where_it_is_said_now),
+        T(the_daemon_is_at_its_present_address),
         T(a_wait_may_end_before_the_cell),
         T(one_operation_at_a_time),
         T(a_value_may_fail),

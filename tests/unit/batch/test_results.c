@@ -71,7 +71,7 @@ static int read_results(struct buf *notice, struct error *err)
 #define LINE(id) "{\"id\":" id ",\"status\":\"answered\"}"
 
 /* Every line is told with its id as text, blank ones are passed over. */
-static void lines_are_told_by_id(void **state)
+static void lines_are_matched_by_id(void **state)
 {
     cleanup_buf struct buf notice = { 0 };
     write_text(LINE("1") "\n\n \t\n" LINE("\"b\"") "\n");
@@ -200,7 +200,7 @@ static void a_line_is_whole_or_absent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        results_test(lines_are_told_by_id),
+        results_test(lines_are_matched_by_id),
         results_test(a_refusal_ends_the_reading),
         results_test(a_last_line_gets_its_newline),
         results_test(the_beginning_of_a_line_is_removed),

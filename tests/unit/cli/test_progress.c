@@ -163,7 +163,7 @@ static void a_pause_says_why(void **state)
 }
 
 /* Child runs are told one by one, the failed ones with the reason. */
-static void child_runs_are_told(void **state)
+static void child_runs_are_reported(void **state)
 {
     droste_event e = { .kind = "child", .text = "Sum\nit up", .len = 9, .call = 1 };
     progress_event(progress, &e);
@@ -196,7 +196,7 @@ int main(void)
         progress_test(a_streamed_reply_is_printed_once),
         progress_test(other_blocks_are_words),
         progress_test(a_pause_says_why),
-        progress_test(child_runs_are_told),
+        progress_test(child_runs_are_reported),
         progress_test(an_open_line_is_ended_at_the_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ static void times_are_whole_minutes_rounded_up(void **state)
     assert_null(json_object_object_get(kept, "ttlMinutes"));
 }
 
-static void addresses_and_domains_are_told_apart(void **state)
+static void addresses_and_domains_are_distinguished(void **state)
 {
     struct list allow = { 0 };
     struct container_spec c = { .allow = &allow };
@@ -188,7 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sandbox_has_an_end_and_no_network),
         cmocka_unit_test(times_are_whole_minutes_rounded_up),
-        cmocka_unit_test(addresses_and_domains_are_told_apart),
+        cmocka_unit_test(addresses_and_domains_are_distinguished),
         cmocka_unit_test(an_image_has_its_resources),
         cmocka_unit_test(what_cannot_be_is_refused_by_name),
         OF_ACCOUNT(an_account_has_a_key_or_a_token_of_an_organization),

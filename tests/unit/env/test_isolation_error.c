@@ -20,7 +20,7 @@ static void explain(const char *a, const char *b, const char *c, struct error *e
 }
 
 /* Levels that share a reason share a sentence. */
-static void a_shared_reason_is_said_once(void **state)
+static void a_shared_reason_is_reported_once(void **state)
 {
     struct error err = { 0 };
     explain("no namespaces", "no namespaces", "no Landlock", &err);
@@ -75,7 +75,7 @@ static void one_level_has_its_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shared_reason_is_said_once),
+        cmocka_unit_test(a_shared_reason_is_reported_once),
         cmocka_unit_test(long_reasons_are_cut),
         cmocka_unit_test(one_level_has_its_reason),
     };

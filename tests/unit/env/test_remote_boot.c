@@ -46,7 +46,7 @@ static void test_a_word_in_two_pieces(void **state)
 }
 
 /* So much of it came, then the transport was cut, and the loader was asked to say it again. */
-static void test_a_word_that_was_cut_and_said_again(void **state)
+static void test_a_word_that_was_cut_and_sent_again(void **state)
 {
     for (size_t n = 1; n < sizeof WORD - 1; n++) {
         char start[sizeof WORD] = "";
@@ -85,7 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_word_in_two_pieces),
-        cmocka_unit_test(test_a_word_that_was_cut_and_said_again),
+        cmocka_unit_test(test_a_word_that_was_cut_and_sent_again),
         cmocka_unit_test(test_what_is_no_word_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ static void the_end_of_a_worker_is_reported_exactly(void **state)
     }
 }
 
-static void what_was_said_last_is_heard(void **state)
+static void the_last_words_are_received(void **state)
 {
     struct side s;
     open_side(*state, &s);
@@ -484,7 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         B(the_end_of_a_worker_is_reported_exactly),
-        B(what_was_said_last_is_heard),
+        B(the_last_words_are_received),
         B(daemons_live_as_long_as_their_session),
         B(a_fork_bomb_ends_with_its_session),
         B(who_kills_its_keeper_ends_too),

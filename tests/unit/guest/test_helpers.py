@@ -239,7 +239,7 @@ def test_keys_of_an_object_are_pieces(guest, make):
     assert chunks[0]["content"] == json.dumps({"é": [1]}, indent=2, ensure_ascii=False)
 
 
-def test_values_that_are_no_json_are_told_as_text(guest):
+def test_values_that_are_no_json_are_shown_as_text(guest):
     """Of a dict that the code made; what is JSON is written as it is."""
     assert guest.chunk_by_json_keys({"p": pathlib.Path("/x"), "é": ["é"]}) == [
         {"key": "p", "content": '"/x"', "value_type": "PosixPath"},
@@ -429,7 +429,7 @@ def test_only_so_much_of_a_programs_output_is_kept(guest):
     assert [len(line) for line in lines[-4:-1]] == [10000, 10000, 5000]
 
 
-def test_what_is_wrong_with_a_program_is_said(guest):
+def test_an_error_of_a_program_is_reported(guest):
     for answer in (guest.read_process_logs("x"), guest.kill_process("x")):
         assert answer == "[error: there is no process 'x']"
     assert guest.start_background_process("x", ["/none/at/all"]).startswith(

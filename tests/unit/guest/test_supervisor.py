@@ -182,7 +182,7 @@ def test_it_takes_no_descriptor_that_is_not_there(guest):
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_what_is_told_of_a_worker(guest):
+def test_the_report_of_a_worker(guest):
     """Its keeper's report; that it ran out of memory only if it was killed while the count rose."""
     supervisor = guest.Supervisor.__new__(guest.Supervisor)
     worker = guest.Worker(1, "/none")
@@ -219,7 +219,7 @@ def a_second_later(supervisor, guest):
     supervisor.look_at_clock()
 
 
-def test_memory_is_looked_at_while_nobody_speaks(guest, one_worker):
+def test_memory_is_measured_while_the_guest_is_silent(guest, one_worker):
     """It wakes by itself, and who has lost a process to the kernel since the last look is ended,
     once."""
     supervisor, ended, events = one_worker

@@ -157,7 +157,7 @@ def test_both_names_of_a_workspace_are_its_own(guest, monkeypatch):
     assert guest.volume_places() == guest.workspace_places() == ["/real/place"]
 
 
-def test_the_session_is_told_where_they_are(guest, monkeypatch):
+def test_the_session_gets_their_paths(guest, monkeypatch):
     """By variables of the environment, and by names that the code has."""
     for name in ("DROSTE_VOLUME", "MEMORY_ROOT", "WORKSPACE_ROOT", "REPO_PATH"):
         monkeypatch.setenv(name, "before")

@@ -193,7 +193,7 @@ static void deduplication_keeps_nothing(void **state)
 
 /* Neither is a default: each of many equal calls at the same time is asked, and has an answer of
  * its own. */
-static void identical_calls_are_each_asked_unless_it_is_said(void **state)
+static void identical_calls_are_each_asked_unless_a_setting_joins_them(void **state)
 {
     struct place *p = *state;
     struct answer a[4] = { 0 };
@@ -399,7 +399,7 @@ int main(void)
         directory_test(identical_calls_in_flight_are_one),
         directory_test(identical_calls_share_a_failure),
         directory_test(the_next_asks_when_the_first_is_gone),
-        directory_test(identical_calls_are_each_asked_unless_it_is_said),
+        directory_test(identical_calls_are_each_asked_unless_a_setting_joins_them),
         deduplication_test(deduplication_keeps_nothing),
         deduplication_test(identical_calls_in_flight_are_one),
         deduplication_test(identical_calls_share_a_failure),

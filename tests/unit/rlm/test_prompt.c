@@ -231,7 +231,7 @@ static void long_output_keeps_both_ends_and_whole_characters(void **state)
     buf_free(&r.out);
 }
 
-static void silence_is_said(void **state)
+static void silence_is_reported(void **state)
 {
     struct cell_result r = { .alive = true };
     cleanup_buf struct buf text = { 0 };
@@ -239,7 +239,7 @@ static void silence_is_said(void **state)
     assert_non_null(strstr(buf_text(&text), "(nothing was printed)"));
 }
 
-static void a_dead_session_is_said(void **state)
+static void a_dead_session_is_reported(void **state)
 {
     struct cell_result r = { .status = CELL_KILLED };
     cleanup_buf struct buf text = { 0 };
@@ -263,8 +263,8 @@ int main(void)
         cmocka_unit_test(the_prompt_names_rules_if_there_are_some),
         cmocka_unit_test(the_context_is_described_and_not_shown),
         cmocka_unit_test(long_output_keeps_both_ends_and_whole_characters),
-        cmocka_unit_test(silence_is_said),
-        cmocka_unit_test(a_dead_session_is_said),
+        cmocka_unit_test(silence_is_reported),
+        cmocka_unit_test(a_dead_session_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,7 +211,7 @@ static int64_t begin_candidates(struct resume_fixture *p)
 }
 
 /* They have the same turn, and differ by their numbers. */
-static void repeated_calls_of_candidates_are_told_apart(void **state)
+static void repeated_calls_of_candidates_are_distinguished(void **state)
 {
     struct resume_fixture *p = *state;
     struct recorded_call *call;
@@ -296,7 +296,7 @@ int main(void)
         resume_test(a_dead_sandbox_leaves_its_results_only),
         resume_test(spending_is_counted_from_the_record),
         resume_test(repeated_calls_are_reported),
-        resume_test(repeated_calls_of_candidates_are_told_apart),
+        resume_test(repeated_calls_of_candidates_are_distinguished),
         resume_test(calls_of_other_candidates_are_not_repeated),
         resume_test(a_submission_before_the_end_is_kept),
         resume_test(without_a_submission_the_run_goes_on),

@@ -109,7 +109,7 @@ static void too_many_failed_turns_end_the_run(void **state)
     assert_non_null(strstr(run.result.error.text, "2 turns in a row"));
 }
 
-static void the_result_of_a_run_is_told_once(void **state)
+static void the_result_of_a_run_is_delivered_once(void **state)
 {
     take_reply("FINAL(1)");
     run_end(&run, RLM_ERROR, NULL);
@@ -139,7 +139,7 @@ int main(void)
         turn_test(a_failed_call_ends_the_run_with_the_whole_message),
         turn_test(a_budget_that_is_spent_is_a_status),
         turn_test(too_many_failed_turns_end_the_run),
-        turn_test(the_result_of_a_run_is_told_once),
+        turn_test(the_result_of_a_run_is_delivered_once),
         turn_test(a_complaint_is_the_best_that_there_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void parts_of_a_path_are_taken(void **state)
     assert_string_equal(find(&r, "GET", "/", &allowed)->path, "/");
 }
 
-static void another_method_is_told_one_that_is_allowed(void **state)
+static void a_wrong_method_is_answered_with_those_allowed(void **state)
 {
     struct request r;
     const char *allowed = NULL;
@@ -134,7 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_path_are_taken),
-        cmocka_unit_test(another_method_is_told_one_that_is_allowed),
+        cmocka_unit_test(a_wrong_method_is_answered_with_those_allowed),
         cmocka_unit_test(other_paths_are_none),
         cmocka_unit_test(each_route_is_found_by_its_path),
         cmocka_unit_test(reading_needs_less_than_using),

@@ -205,7 +205,7 @@ static void limits_last(void **state)
 
 /* Damaged limits are reported with their volume's name, also in a listing of all volumes. Limits
  * that cannot be computed with are damaged, too. */
-static void damaged_limits_are_said(void **state)
+static void damaged_limits_are_reported(void **state)
 {
     static const char *const damaged[] = { "", "size x\nfiles 1\n", "size 1000\nfiles -1\n",
         "size 1000\nfiles 9223372036854775808\n", "size 18446744073709551615\nfiles 1\n" };
@@ -543,7 +543,7 @@ int main(void)
         volume_test(it_is_shared_or_had_alone),
         volume_test(leftovers_are_swept),
         volume_test(limits_last),
-        volume_test(damaged_limits_are_said),
+        volume_test(damaged_limits_are_reported),
         volume_test(a_root_may_be_a_link),
         volume_test(a_snapshot_is_restored),
         volume_test(a_snapshot_is_bounded),

@@ -278,7 +278,7 @@ static void large_records_survive_cuts(void **state)
 }
 
 /* The guest says as much as it may, and more, while nobody hears it, and so does the host. */
-static void what_is_said_while_it_is_cut_is_said_again(void **state)
+static void messages_of_a_cut_link_are_sent_again(void **state)
 {
     enum { LEN = 3 << 20 };
     cleanup_free char *data = pattern(LEN, 3);
@@ -723,7 +723,7 @@ int main(void)
         cmocka_unit_test(a_cut_at_any_byte_loses_and_doubles_nothing),
         cmocka_unit_test(a_cut_while_it_resumes_is_mended_too),
         cmocka_unit_test(large_records_survive_cuts),
-        cmocka_unit_test(what_is_said_while_it_is_cut_is_said_again),
+        cmocka_unit_test(messages_of_a_cut_link_are_sent_again),
         cmocka_unit_test(the_window_bounds_frames_in_flight),
         cmocka_unit_test(a_lost_record_is_asked_for),
         cmocka_unit_test(a_lost_last_record_is_found_by_a_ping),
