@@ -64,7 +64,7 @@ static int cluster_command(const struct command *self, droste *d, int argc, char
         { "cluster", "NAME", "The cluster's name [cluster].", &l.cluster },
         { "nodes", "N", "How many nodes.", &l.nodes },
         { "port", "PORT", "Where each node listens [8710].", &l.port },
-        { "program", "PATH", "The droste of the machines [the one in their PATH].", &l.program },
+        { "program", "PATH", "droste on the machines [found in their PATH].", &l.program },
         { "hosts", "FILE", "ssh, systemd: a line for each, HOST and options of ssh.", &l.hosts },
         { "sbatch", "OPTIONS", "slurm: options of sbatch.", &l.options },
         { "image", "IMAGE", "kubernetes: the container's image [droste:latest].", &l.image },
@@ -107,14 +107,14 @@ const struct command command_cluster = {
     .details =
         "  up         start `droste serve --join URLS` on each machine\n"
         "  down       drain the nodes and end them\n"
-        "  status     what the launcher says of them\n"
-        "             with --join URLS alone: the nodes, and the runs in the queue\n"
+        "  status     show what the scheduler reports of the nodes;\n"
+        "             with --join URLS alone: the nodes and the runs in the queue\n"
         "  doctor     check NATS, JetStream, certificates, nodes, versions, clocks and\n"
         "             the queue, and say what to do; exit status 4 if something is wrong\n"
         "  launcher   print the launcher's script, to change it and run it yourself\n"
         "\n"
-        "Launchers: slurm (a job array), ssh (a file of hosts), systemd (services of the\n"
-        "same), kubernetes (prints a manifest for `kubectl apply -f -`) and ray (an actor\n"
+        "Launchers: slurm (a job array), ssh (a file of hosts), systemd (services on the\n"
+        "same hosts), kubernetes (prints a manifest for `kubectl apply -f -`) and ray (an actor\n"
         "for each machine; needs the Python package ray). They start nodes only; nodes start sandboxes. The launcher\n"
         "prints what its scheduler says, and its exit status is that of the command.\n"
         "See docs/cluster.md.\n",

@@ -131,12 +131,11 @@ const struct command command_env = {
     .synopsis = "ls [--json] | show [NAME] [--json] | gc [--env NAME]",
     .summary = "list environments and their features; remove orphaned sandboxes",
     .details = "  ls           list the environments\n"
-               "  show [NAME]  show which features an environment supports, how, or why not;\n"
-               "               bridge:PATH works, too. Sessions that ask for a missing feature\n"
-               "               are refused, with its name\n"
-               "  gc           remove the sandboxes of processes on this machine that have\n"
-               "               ended, as the first sandbox of each program does; the default is\n"
-               "               docker\n"
+               "  show [NAME]  show which features an environment supports, and how, or why not;\n"
+               "               NAME may be bridge:PATH. A session that needs a missing feature\n"
+               "               is refused\n"
+               "  gc           remove sandboxes that ended processes of this machine have left\n"
+               "               (default: docker). The first sandbox of each program does so, too\n"
                "\n"
                "Exit status: 0, 2 usage error, 4 the environment does not answer.\n",
     .examples = "  droste env ls\n"

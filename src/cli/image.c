@@ -132,9 +132,9 @@ const struct command command_image = {
     .name = "image",
     .synopsis = "pull NAME | ls [--json] | inspect IMAGE | rm IMAGE",
     .summary = "unpack, list, show and remove container images",
-    .details = "  pull NAME      unpack an image for --image (a registry's anew); print its id\n"
+    .details = "  pull NAME      unpack an image for --image; print its id\n"
                "  ls             list the unpacked images\n"
-               "  inspect IMAGE  print what is known about one, as JSON\n"
+               "  inspect IMAGE  print the details of one as JSON\n"
                "  rm IMAGE       remove one that is not in use\n"
                "\n"
                "NAME is oci:DIR[:TAG], docker-archive:FILE, or a registry's name, which needs\n"

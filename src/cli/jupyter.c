@@ -37,8 +37,8 @@ static int jupyter_command(const struct command *self, droste *d, int argc, char
     size_t count;
     const struct flag flags[] = {
         { "name", "NAME", "The kernel's name (droste).", &name },
-        { "display-name", "TEXT", "How menus show it (Python (Droste)).", &title },
-        { "prefix", "PATH", "Below this directory; otherwise for the user.", &prefix },
+        { "display-name", "TEXT", "The kernel's name in menus (Python (Droste)).", &title },
+        { "prefix", "PATH", "Install below this directory (default: for the user).", &prefix },
         { "python", "PATH", "The Python that has ipykernel and droste (python3).", &python },
         { 0 },
     };
@@ -57,8 +57,7 @@ const struct command command_jupyter = {
     .synopsis = "install [--name NAME] [--prefix PATH] [-- --SETTING VALUE ...]",
     .summary = "add a kernel to Jupyter whose cells run in a sandbox",
     .details = "The kernel is part of the Python package and needs ipykernel: pip install\n"
-               "'droste[jupyter]'. Settings of its sandboxes stand behind `--`. docs/jupyter.md\n"
-               "has what it does.\n"
+               "'droste[jupyter]'. Settings of its sandboxes follow `--`. See docs/jupyter.md.\n"
                "\n"
                "Exit status: 0, 1 or 2 as of the program that installs it, 4 there is no Python.\n",
     .examples = "  droste jupyter install\n"

@@ -164,7 +164,7 @@ static int keys_command(const struct command *self, droste *d, int argc, char **
     struct error err = { 0 };
     const struct flag flags[] = {
         { "keys", "PATH", "The file of keys (keys.json in the data directory).", &r.path },
-        { "scopes", "LIST", "What it may do (read,sandboxes).", &r.scopes },
+        { "scopes", "LIST", "What the key may do (read,sandboxes).", &r.scopes },
         { "limit", "NAME=VALUE",
             "How much of it: sandboxes=N at once, starts=N a second, memory=SIZE and cpus=N of "
             "each sandbox, device=DEVICE that a sandbox may ask for, life=TIME, idle=TIME; may be "
@@ -206,7 +206,7 @@ const struct command command_keys = {
     .details = "  create [NAME]  print a new key, once. Programs send it as 'X-API-Key: KEY' or\n"
                "                 'Authorization: Bearer KEY'\n"
                "  ls             list the keys by id, with their scopes and limits\n"
-               "  revoke KEY     remove one by id, or all of a name; its sandboxes end\n"
+               "  revoke KEY     revoke one by id, or all of a name; their sandboxes end\n"
                "\n"
                "The file has hashes, never keys. A server that is running reads it again when it\n"
                "changes. Scopes: read (list and describe), sandboxes, runs, metrics, admin\n"

@@ -236,8 +236,8 @@ int help_print_overview(FILE *out, bool all)
     size_t at = 0;
     cleanup_buf struct buf text = { 0 };
     buf_puts(&text, "usage: droste COMMAND [...]\n\n"
-                    "Droste runs language-model-written Python in a sandbox, with a bridge from\n"
-                    "inside it to the models: a runtime for Recursive Language Models.\n\n");
+                    "Droste is a runtime for Recursive Language Models: it runs the Python that a\n"
+                    "language model writes in a sandbox, and that code can call models.\n\n");
     for (size_t i = 0; (command = cli_command_at(i)); i++)
         buf_printf(&text, "  %-14s %s\n", command->name, command->summary);
     buf_puts(&text, all ? "\nSettings (also in config.ini, as name = value):\n" : "");

@@ -22,8 +22,7 @@
 /* Of a command that uses no server: an empty address is this machine. */
 #define FLAG_NO_SERVER(to)                                                                         \
     {                                                                                              \
-        "server", "URL", "Refused here; \"\" is this machine, also if $DROSTE_SERVER is set.",     \
-            (to)                                                                                   \
+        "server", "URL", "Not supported; \"\" overrides $DROSTE_SERVER: use this machine.", (to)   \
     }
 
 /* The server's address: that of the flag, or else of the environment; NULL: this machine. */
