@@ -115,7 +115,7 @@ static void a_sandboxes_host_names_port_and_id(void **state)
     assert_false(e2b_host_is_sandbox(NULL));
 }
 
-static void the_document_is_json_with_each_own_path(void **state)
+static void the_document_is_json_with_each_documented_path(void **state)
 {
     cleanup_buf struct buf text = { 0 };
     struct error err = { 0 };
@@ -125,9 +125,10 @@ static void the_document_is_json_with_each_own_path(void **state)
     if (json_parse(buf_text(&text), text.len, &json_limits_large, &o, &err) < 0)
         fail_msg("%s", err.text);
     struct json_object *paths = json_get_typed(o, "paths", json_type_object);
-    for (size_t i = 0; route_at(i); i++)
-        if (strncmp(route_at(i)->path, "/v1/", 4) == 0)
-            assert_non_null(json_get_typed(paths, route_at(i)->path, json_type_object));
+    for (size_t i = 0; i < serve_protocol_count; i++)
+        for (size_t j = 0; serve_protocols[i]->is_documented && j < serve_protocols[i]->count; j++)
+            assert_non_null(
+                json_get_typed(paths, serve_protocols[i]->rows[j].path, json_type_object));
 }
 
 int main(void)
@@ -139,7 +140,7 @@ int main(void)
         cmocka_unit_test(each_route_is_found_by_its_path),
         cmocka_unit_test(reading_needs_less_than_using),
         cmocka_unit_test(a_sandboxes_host_names_port_and_id),
-        cmocka_unit_test(the_document_is_json_with_each_own_path),
+        cmocka_unit_test(the_document_is_json_with_each_documented_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
