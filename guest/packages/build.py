@@ -79,7 +79,8 @@ def lines_of_uv(documents, uv):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise Refused("uv.lock: " + last_words(done.stderr))
-    return [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    lines = done.stdout.replace("\\\n", " ").splitlines()     # hashes stand on lines of their own
+    return [line for line in lines if not line.lstrip().startswith("#")]
 
 
 def requirement_lines(config):

@@ -56,15 +56,6 @@ def test_uv_enforces_hashes_of_requirements_files(use, wheels, tmp_path):
         assert digest == right or "Hash mismatch" in result.err
 
 
-def test_uv_reads_its_lock_file_and_enforces_what_is_in_it(use, wheels, tmp_path):
-    (tmp_path / "pyproject.toml").write_text(
-        "[project]\nname = 'x'\nversion = '1'\nrequires-python = '>=3.9'\n"
-        "dependencies = ['hello<2']\n")
-    subprocess.run(["uv", "lock", "--no-index", "--find-links", wheels, "--no-cache"],
-                   cwd=tmp_path, check=True, capture_output=True, env={**os.environ, **ENVIRONMENT})
-    assert use("--requirements", str(tmp_path / "uv.lock")).out == "1.0 uv\n"
-
-
 def test_uv_refuses_sdists_unless_they_are_allowed(use, wheels):
     make_sdist(wheels, "source")
     code = "import source; print(source.built)"
@@ -77,20 +68,49 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-def test_uv_reaches_the_index_and_nothing_else(use, wheels, tmp_path):
-    """An index is a directory with one page for each package."""
+@pytest.fixture
+def index(wheels, tmp_path):
+    """The URL of an index, which is a directory with one page for each package; and the page."""
     (tmp_path / "simple" / "hello").mkdir(parents=True)
     page = tmp_path / "simple" / "hello" / "index.html"
-    page.write_text("<a href='../../wheels/hello-2.0-py3-none-any.whl'>hello-2.0-py3-none-any.whl"
-                    "</a>")
+    write_page(page, wheels)
     handler = functools.partial(Quiet, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        at = "http://127.0.0.1:%d" % server.server_port
-        index = ["--package-index", at + "/simple", "--packages", "hello"]
-        assert use(*index, links=None).out == "2.0 uv\n"
-        page.write_text("<a href='%s/hello-3.0-py3-none-any.whl'>hello-3.0-py3-none-any.whl</a>"
-                        % at.replace("127.0.0.1", "127.0.0.2"))
-        result = use(*index, "--packages", "hello>2", links=None)
-        assert result.status != 0 and "403" in result.err, result.err
+        yield "http://127.0.0.1:%d/simple" % server.server_port, page
         server.shutdown()
+
+
+def write_page(page, wheels):
+    lines = []
+    for name in sorted(os.listdir(wheels)):
+        with open(os.path.join(wheels, name), "rb") as wheel:
+            digest = hashlib.sha256(wheel.read()).hexdigest()
+        lines.append("<a href='../../wheels/%s#sha256=%s'>%s</a>" % (name, digest, name))
+    page.write_text("".join(lines))
+
+
+def test_uv_reads_its_lock_file_and_enforces_its_hashes(use, wheels, index, tmp_path):
+    """The index itself may have changed since."""
+    url, page = index
+    (tmp_path / "pyproject.toml").write_text(
+        "[project]\nname = 'x'\nversion = '1'\nrequires-python = '>=3.9'\n"
+        "dependencies = ['hello<2']\n")
+    subprocess.run(["uv", "lock", "--default-index", url, "--no-cache"], cwd=tmp_path, check=True,
+                   capture_output=True, env={**os.environ, **ENVIRONMENT})
+    for version in ("another", "1.0"):
+        make_wheel(wheels, "hello", {"hello.py": "version = '%s'\n" % version}, "1.0")
+        write_page(page, wheels)
+        result = use("--package-index", url, "--requirements", str(tmp_path / "uv.lock"),
+                     links=None)
+        assert result.out == ("1.0 uv\n" if version == "1.0" else ""), result.err
+        assert version == "1.0" or "Hash mismatch" in result.err, result.err
+
+
+def test_uv_reaches_the_index_and_nothing_else(use, index):
+    url, page = index
+    assert use("--package-index", url, "--packages", "hello", links=None).out == "2.0 uv\n"
+    page.write_text("<a href='%s/hello-3.0-py3-none-any.whl'>hello-3.0-py3-none-any.whl</a>"
+                    % url.replace("127.0.0.1", "127.0.0.2"))
+    result = use("--package-index", url, "--packages", "hello>2", links=None)
+    assert result.status != 0 and "403" in result.err, result.err
