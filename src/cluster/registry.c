@@ -175,6 +175,8 @@ static void registry_on_entry(void *arg, const struct bus_entry *entry)
     read.revision = entry->revision;
     read.written_ms = entry->written_ms;
     read.seen_ns = clock_ns();
+    if (number == g->own) /* an earlier beat had none */
+        memcpy(read.address, g->address, sizeof read.address);
     *node = read;
 }
 
@@ -271,7 +273,14 @@ bool registry_is_silent(const struct registry *g, const char *name, int ms)
 
 void registry_announce(struct registry *g, const char *address)
 {
+    struct node *own = registry_find(g, g->own);
+    if (!own && (own = registry_add(g, g->own))) /* its first beat has not come back yet */
+        own->seen_ns = clock_ns();
     snprintf(g->address, sizeof g->address, "%s", address);
+    if (own) { /* a node may ask itself at once */
+        snprintf(own->name, sizeof own->name, "%s", g->name);
+        snprintf(own->address, sizeof own->address, "%s", address);
+    }
     registry_beat(g);
 }
 

@@ -354,8 +354,10 @@ static void owner_on_renewed(void *arg, const struct bus_answer *a)
 {
     struct owner *o = arg;
     o->is_changing = false;
-    if (a->result != BUS_OK)
-        return; /* the watch says whose it is, or the next sweep tries again */
+    if (a->result != BUS_OK) { /* the watch says whose it is, or the next sweep tries again */
+        owner_settle(o);
+        return;
+    }
     o->revision = a->sequence > o->revision ? a->sequence : o->revision;
     owner_move(o, PLACE_PARKED, PLACE_SERVED);
     o->is_parked = false;
@@ -407,6 +409,8 @@ static void owner_on_copied(void *arg, const struct error *err)
     struct owner_copying *c = arg;
     struct owner *o = owners_look(c->all, c->key, c->name);
     c->all->is_copying &= c->done != NULL;
+    if (err && !c->all->s->closing)
+        log_event(c->all->s, LOG_WARNING, "copying the volume '%s': %s", c->name, err->text);
     if (o) {
         o->is_copying = false;
         o->copy_failed_ns = err ? clock_ns() : 0;
