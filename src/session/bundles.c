@@ -47,8 +47,7 @@ void bundles_free(struct bundles *bundles)
     *bundles = (struct bundles){ 0 };
 }
 
-/* The cell may show as much again. */
-static void bundles_clear(struct bundles *bundles)
+void bundles_clear(struct bundles *bundles)
 {
     size_t limit = bundles->limit, each = bundles->each;
     bundles_free(bundles);
@@ -360,7 +359,10 @@ int bundles_take(struct bundles *bundles, const struct frame *frame, struct erro
         return bundles_take_one(bundles, frame, head, err);
     if (frame->blob_len > 0)
         return error_set(err, ERROR_PROTOCOL, "a removal of results with data");
-    bundles_clear(bundles);
+    if (json_get_bool(head, "wait", false))
+        bundles->clear_waits = true;
+    else
+        bundles_clear(bundles);
     return 0;
 }
 

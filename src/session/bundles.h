@@ -50,14 +50,17 @@ struct bundle {
 struct bundles {
     struct bundle *items;
     size_t count, cap;
-    size_t limit;    /* of them, in bytes; 0: BUNDLES_BYTES, which is the most */
-    size_t each;     /* of one of them; 0: `limit` */
-    size_t bytes;    /* of all bundles */
-    size_t left_out; /* bundles after BUNDLES_MAX */
-    long latest;     /* the bundle that the last frame added or replaced; -1: it was left out;
+    size_t limit;     /* of them, in bytes; 0: BUNDLES_BYTES, which is the most */
+    size_t each;      /* of one of them; 0: `limit` */
+    size_t bytes;     /* of all bundles */
+    size_t left_out;  /* bundles after BUNDLES_MAX */
+    long latest;      /* the bundle that the last frame added or replaced; -1: it was left out;
                         0 without bundles: the frame removed them */
+    bool clear_waits; /* a frame asked to remove them as soon as the cell prints or shows more */
 };
 
+/* Removes them; the cell may show as much again. */
+void bundles_clear(struct bundles *bundles);
 /* Adds the bundle of a DISPLAY frame, whose memory it may take. A text replaces what exceeds
  * the limit, and JSON beyond json_limits_large. ERROR_PROTOCOL if the frame is malformed. */
 int bundles_take(struct bundles *bundles, const struct frame *frame, struct error *err);

@@ -36,9 +36,17 @@ static void sandbox_ended(void *arg, const struct sandbox_exit *how)
 static void sandbox_output(void *arg, int stream, const char *data, size_t len)
 {
     struct session *s = arg;
+    if (s->results.clear_waits)
+        session_clear_results(s);
     capture_add(stream == 1 ? &s->out : &s->err, data, len);
     if (s->events.output)
         s->events.output(s->arg, s, stream, data, len);
+}
+
+static void sandbox_room(void *arg)
+{
+    if (session_flow_has_room(arg))
+        session_receive_more(arg);
 }
 
 static void sandbox_finished(void *arg, const struct error *why)
@@ -59,5 +67,5 @@ static bool sandbox_approve(void *arg, struct droste_network_request *request)
 }
 
 const struct sandbox_events session_handlers = { session_receive, sandbox_output, sandbox_ended,
-    sandbox_settled, session_room, sandbox_finished, session_take_fd, sandbox_request,
+    sandbox_settled, sandbox_room, sandbox_finished, session_take_fd, sandbox_request,
     sandbox_approve };

@@ -1,4 +1,4 @@
-/* session/exec.c: sends what the guest is to do: run a cell, set a variable, take a reply. */
+/* session/exec.c: sends what the guest is to do: run a cell, set a variable. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +31,8 @@ static void write_exec_head(
         buf_printf(head, "%s\"results\":%zu", head->len ? "," : "{", s->settings.results_limit);
     if (cell->results && s->settings.result_size < s->settings.results_limit)
         buf_printf(head, ",\"result\":%zu", s->settings.result_size);
+    if (cell->results && s->events.output)
+        buf_puts(head, ",\"ordered\":true");
     if (cell->results && cell->prints)
         buf_puts(head, ",\"print\":true");
     if (cell->whole_errors)
@@ -131,33 +133,4 @@ int session_set(struct session *s, const char *const *names, size_t name_count,
         rc =
             session_send_blob(s, FRAME_SET, s->operation, head.data, head.len, &part, len > 0, err);
     return rc < 0 ? session_take_back(s, rc) : 0;
-}
-
-int session_reply(struct session *s, uint64_t id, struct json_object *head,
-    const struct session_part *parts, size_t count, struct error *err)
-{
-    size_t head_len = 0;
-    size_t total = 0;
-    for (size_t i = 0; i < count; i++)
-        total += parts[i].len;
-    if (!s->dead && session_flow_check(s, total, err) < 0)
-        return -(int)ERROR_BUDGET;
-    if (s->dead || !session_call_close(s, id))
-        return 0;
-    cleanup_buf struct buf blob = { 0 };
-    cleanup_free size_t *lengths = malloc((count + 1) * sizeof *lengths);
-    if (!lengths)
-        return error_memory(err);
-    for (size_t i = 0; i < count; i++)
-        lengths[i] = parts[i].len;
-    frame_parts_begin(&blob, lengths, count);
-    for (size_t i = 0; i < count; i++)
-        buf_append(&blob, parts[i].data, parts[i].len);
-    const char *text = head ? json_text(head, &head_len) : "";
-    if (buf_failed(&blob) || !text)
-        return error_memory(err);
-    struct session_part part = { blob.data, blob.len };
-    int rc = session_send_blob(s, FRAME_REPLY, id, text, head_len, &part, 1, err);
-    session_flow_sent(s);
-    return rc;
 }

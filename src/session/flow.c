@@ -1,4 +1,4 @@
-/* session/flow.c: bounds the data that waits for a guest that does not read.
+/* session/flow.c: replies to calls, and a bound on those that wait for a guest that does not read.
  *
  *   reading ── UNREAD_FULL bytes wait ──► held ── half of them were read ──► reading
  *   held ── none of them read for session_limits.stall seconds ──► the sandbox is ended
@@ -8,6 +8,9 @@
  * still to come: small ones, or errors instead once UNREAD_MOST bytes wait. An honest guest reads
  * while it writes (guest/python/core/link.py), so the two sides cannot deadlock.
  */
+#include <stdlib.h>
+
+#include "base/cleanup.h"
 #include "session/internal.h"
 
 enum {
@@ -21,7 +24,7 @@ static size_t flow_unread(const struct session *s)
     return s->ops->unread ? s->ops->unread(s->sandbox) : 0;
 }
 
-int session_flow_check(const struct session *s, size_t len, struct error *err)
+static int flow_check(const struct session *s, size_t len, struct error *err)
 {
     if (len <= REPLY_SMALL || flow_unread(s) <= UNREAD_MOST)
         return 0;
@@ -37,7 +40,7 @@ static void wait_for_room(struct session *s)
         timer_start(s->stall, (uint64_t)(s->settings.stall_limit * 1000 + 0.5), 0);
 }
 
-void session_flow_sent(struct session *s)
+static void flow_sent(struct session *s)
 {
     if (s->held || s->dead || flow_unread(s) < UNREAD_FULL)
         return;
@@ -48,18 +51,46 @@ void session_flow_sent(struct session *s)
     wait_for_room(s);
 }
 
-void session_room(void *arg)
+int session_reply(struct session *s, uint64_t id, struct json_object *head,
+    const struct session_part *parts, size_t count, struct error *err)
 {
-    struct session *s = arg;
+    size_t head_len = 0;
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += parts[i].len;
+    if (!s->dead && flow_check(s, total, err) < 0)
+        return -(int)ERROR_BUDGET;
+    if (s->dead || !session_call_close(s, id))
+        return 0;
+    cleanup_buf struct buf blob = { 0 };
+    cleanup_free size_t *lengths = malloc((count + 1) * sizeof *lengths);
+    if (!lengths)
+        return error_memory(err);
+    for (size_t i = 0; i < count; i++)
+        lengths[i] = parts[i].len;
+    frame_parts_begin(&blob, lengths, count);
+    for (size_t i = 0; i < count; i++)
+        buf_append(&blob, parts[i].data, parts[i].len);
+    const char *text = head ? json_text(head, &head_len) : "";
+    if (buf_failed(&blob) || !text)
+        return error_memory(err);
+    struct session_part part = { blob.data, blob.len };
+    int rc = session_send_blob(s, FRAME_REPLY, id, text, head_len, &part, 1, err);
+    flow_sent(s);
+    return rc;
+}
+
+bool session_flow_has_room(struct session *s)
+{
     if (!s->held || s->dead)
-        return;
+        return false;
     wait_for_room(s);
     if (flow_unread(s) > UNREAD_FULL / 2)
-        return;
+        return false;
     s->held = false;
     timer_stop(s->stall);
     s->ops->hold(s->sandbox, false);
-    session_receive_more(s);
+    return true;
 }
 
 void session_stalled(void *arg)

@@ -104,6 +104,8 @@ void session_tell_finished(struct session *s, const struct error *why);
 /* Tells of the latest rich result, after all that the code printed before it: output comes through
  * pipes of its own, which may be read later than the result. */
 void session_show(struct session *s);
+/* The cell prints or shows something after clear_output(wait=True). */
+void session_clear_results(struct session *s);
 /* Milliseconds of pauses since `*seen_ns` was set, rounded up, for which a timer goes on; sets
  * it. */
 uint64_t session_paused_since(const struct session *s, uint64_t *seen_ns);
@@ -184,12 +186,8 @@ void session_take_fd(void *session, int fd);
 void session_receive_more(struct session *s);
 
 /* flow.c: data that waits for a guest that does not read. */
-/* ERROR_BUDGET if too much data waits to add a reply of this length. */
-int session_flow_check(const struct session *s, size_t len, struct error *err);
-/* Called after each reply. */
-void session_flow_sent(struct session *s);
-/* The callback of sandbox_events. */
-void session_room(void *session);
+/* The guest has read: whether a session that was held is read again. */
+bool session_flow_has_room(struct session *s);
 void session_stalled(void *session); /* the timer's */
 
 /* events.c */

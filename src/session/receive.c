@@ -2,6 +2,8 @@
  * first, RESULT only for the current operation, CALL with an unused id. Anything else, or a message
  * that does not complete in time, ends the sandbox.
  */
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "session/internal.h"
 
@@ -83,6 +85,8 @@ static int on_call(struct session *s, const struct frame *frame, struct error *e
         rc = session_call_open(s, frame->id, err);
     if (rc < 0)
         return rc;
+    if (strcmp(json_get_string(head, "name", ""), "shown") == 0)
+        return session_reply(s, frame->id, NULL, NULL, 0, err);
     s->calls++;
     call.head = head;
     s->events.call(s->arg, s, &call);
@@ -108,6 +112,9 @@ static int on_display(struct session *s, const struct frame *frame, struct error
         return 0;
     if (!s->collects)
         return error_set(err, ERROR_PROTOCOL, "a rich result that was not asked for");
+    s->ops->drain(s->sandbox);                         /* what was printed before */
+    if (s->results.clear_waits && frame->blob_len > 0) /* it shows something */
+        session_clear_results(s);
     int rc = bundles_take(&s->results, frame, err);
     if (rc == 0 && s->results.latest >= 0)
         session_show(s);

@@ -192,6 +192,8 @@ static void take_variables(struct session *s, struct json_object *head, struct c
 /* The text of the last expression is shown when the cell ends, unless a frame had it. */
 static int end_results(struct session *s, const char *echo, struct error *err)
 {
+    if (echo && s->results.clear_waits)
+        session_clear_results(s);
     s->results.latest = -1;
     int rc = bundles_end(&s->results, echo, err);
     bool is_new = rc == 0 && echo && s->results.latest >= 0;

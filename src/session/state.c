@@ -41,6 +41,13 @@ void session_show(struct session *s)
     s->events.display(s->arg, s, &s->results);
 }
 
+void session_clear_results(struct session *s)
+{
+    bundles_clear(&s->results);
+    if (s->events.display)
+        s->events.display(s->arg, s, &s->results);
+}
+
 void session_hand_over(struct session *s, void *arg)
 {
     s->arg = arg;

@@ -157,6 +157,19 @@ display(Image())''')]""")
     assert image[0][1]["data"]["image/png"].startswith("iVBOR")
 
 
+def test_what_is_shown_stands_among_what_is_printed(client):
+    (_, shown), = evaluate(client, "[run(%r)]" % (
+        "for i in range(9):\n"
+        "    print(i)\n"
+        "    display(i)\n"
+        "    clear_output()\n"
+        "clear_output(wait=True)\n"
+        "print('behind')"))
+    each = ["stream", "display_data", "clear_output"]
+    assert [kind for kind, _ in shown] == each * 9 + ["clear_output", "stream"], shown
+    assert shown[-1][1] == {"name": "stdout", "text": "behind\n"}
+
+
 @pytest.mark.parametrize("mode", ["signal", "message"])
 def test_a_cell_can_be_interrupted(client, mode):
     stopped, (after, shown) = evaluate(

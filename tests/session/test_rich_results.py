@@ -212,11 +212,16 @@ def test_a_listener_gets_updates_and_the_last_expression(listening):
 
 
 def test_clear_output_removes_what_the_cell_has_shown(listening):
-    """At once, or with the next result; the listener is called with None, and output stays."""
+    """At once, or with the next result or output; the listener is called with None, and output
+    stays."""
     result = listening.execute("display(1)\nclear_output()\ndisplay(2)\nclear_output(wait=True)\n"
                                "print('out')\ndisplay(3)\nclear_output(wait=True)")
     assert [r and r.text for r in listening.results] == ["1", None, "2", None, "3"]
     assert [r.text for r in result.results] == ["3"] and result.stdout == "out\n"
+    result = listening.execute("print(1)\ndisplay(4)\nclear_output(wait=True)\nprint('out')")
+    assert [r and r.text for r in listening.results[-2:]] == ["4", None] and result.results == []
+    result = listening.execute("display(5)\nclear_output(wait=True)\n6")
+    assert [r and r.text for r in listening.results[-3:]] == ["5", None, "6"]
 
 
 def test_updates_take_the_place_of_what_they_replace(opened):

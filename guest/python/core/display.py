@@ -216,8 +216,6 @@ def encode_bundle(bundle: dict[str, Any], room: int) -> list[tuple[str, str, byt
 
 def take_turn(showing: Showing, marks: Head) -> bool:
     """Whether one more bundle fits; the last one says that no more do."""
-    if showing.clear_waits:
-        send_clear(showing)
     if marks.get("update") and marks["id"] in showing.sizes:
         return True         # takes the place of another
     showing.count += 1
@@ -246,13 +244,15 @@ def send_bundle(bundle: dict[str, Any], about: Head, marks: Head) -> None:
     flush_output()
     state.link.send(DISPLAY, state.session.running, write_json(head),
                     [data for _, _, data in items])
+    if "main" not in marks:
+        await_shown(showing)
 
 
-def send_clear(showing: Showing) -> None:
-    showing.forget()
-    showing.clear_waits = False
-    flush_output()
-    state.link.send(DISPLAY, state.session.running, b'{"clear": true}')
+def await_shown(showing: Showing) -> None:
+    """Waits until the host has the result: output takes another path, and what is printed from now
+    on comes behind it."""
+    if showing.ordered:
+        state.link.call({"name": "shown"}, [])
 
 
 def can_send() -> bool:
@@ -342,11 +342,14 @@ def update_display(value: Any, *, display_id: str, **words: Any) -> None:
 
 
 def clear_output(wait: bool = False) -> None:
-    """Removes the results that the cell has shown; with `wait`, as soon as it shows another."""
+    """Removes what the cell has shown; with `wait`, as soon as it prints or shows something."""
     if can_send():
-        state.session.showing.clear_waits = True
-        if not wait:
-            send_clear(state.session.showing)
+        showing = state.session.showing
+        showing.forget()
+        flush_output()
+        state.link.send(DISPLAY, state.session.running,
+                        b'{"clear": true, "wait": true}' if wait else b'{"clear": true}')
+        await_shown(showing)
 
 
 JSON_TEXT_MAX = 1 << 20     # characters of a list or dict that is also given as JSON

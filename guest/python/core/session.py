@@ -32,13 +32,13 @@ class Showing:
     def __init__(self, head: Head) -> None:
         self.collects = bool(head.get("results"))
         self.prints = not self.collects or bool(head.get("print"))
+        self.ordered = bool(head.get("ordered"))    # among what is printed
         # An integer is the cell's limit in bytes; earlier hosts send true.
         limit = head.get("results")
         self.limit = min(limit, RESULTS_BYTES) if type(limit) is int else RESULTS_BYTES
         one = head.get("result")
         self.one = min(one, self.limit) if type(one) is int else self.limit
         self.whole = head.get("whole", 0)   # bytes of an exception's text; 0: it is cut
-        self.clear_waits = False    # clear_output(wait=True): until the next result
         self.forget()
 
     def forget(self) -> None:
