@@ -98,12 +98,15 @@ int e2b_cpu_count(void);
 struct json_object *e2b_describe(const struct e2b_sandbox *e);
 /* The answer to create, connect and resume. */
 struct json_object *e2b_describe_new(const struct e2b_sandbox *e);
-/* Answers the request that waits for it, if it can be stopped now. */
-int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
-void e2b_sandbox_pause_for(struct e2b_sandbox *e);
-void e2b_sandbox_resume(struct e2b_sandbox *e);
 /* A time as RFC 3339 has it, with microseconds. */
 void e2b_put_time(struct json_object *o, const char *key, int64_t us);
+
+/* ---- pause.c ---- */
+
+int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err);
+/* Answers the request that waits for it, if it can be paused now. */
+void e2b_sandbox_pause_for(struct e2b_sandbox *e);
+void e2b_sandbox_resume(struct e2b_sandbox *e);
 
 /* ---- network.c ---- */
 

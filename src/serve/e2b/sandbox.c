@@ -1,10 +1,6 @@
-/* serve/e2b/sandbox.c: what E2B's clients know of a sandbox beside Droste's: tokens, a deadline,
- * whether it is paused.
- *
- * A paused sandbox keeps its processes, which are stopped, and its memory, and answers nothing but
- * the control plane.
+/* serve/e2b/sandbox.c: the sandbox that a request of E2B's clients means, how it is described to
+ * them, and refusals in E2B's form.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,11 +8,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "serve/e2b/connect.h"
 #include "serve/sandbox/sandbox.h"
-
-enum { PAUSE_SECONDS = 10 };
 
 void e2b_put_time(struct json_object *o, const char *key, int64_t us)
 {
@@ -144,37 +137,4 @@ void e2b_user_of(struct request *r, char out[E2B_USER_SIZE])
     const char *colon = text ? memchr(text, ':', n) : NULL;
     n = colon ? (size_t)(colon - text) : n;
     snprintf(out, E2B_USER_SIZE, "%.*s", (int)n, text ? text : "");
-}
-
-int e2b_sandbox_pause(struct e2b_sandbox *e, droste_error *err)
-{
-    int rc = droste_session_pause(e->sandbox->session, 1, err);
-    e->paused = rc == 0;
-    if (rc == 0)
-        e2b_log(e, E2B_INFO, "sandbox_pause", NULL, "Sandbox paused");
-    return rc;
-}
-
-/* A sandbox that was just created may be starting a process, of a context, say. */
-void e2b_sandbox_pause_for(struct e2b_sandbox *e)
-{
-    struct request *r = e->pausing;
-    droste_error err;
-    int rc = e2b_sandbox_pause(e, &err);
-    if (rc < 0 && err.sys == EAGAIN && clock_seconds_since(r->began_ns) < PAUSE_SECONDS)
-        return; /* until the next sweep */
-    e->pausing = NULL;
-    r->state = NULL;
-    if (rc < 0)
-        request_fail(r, &err);
-    else
-        request_reply(r, 204, NULL, NULL, 0);
-}
-
-void e2b_sandbox_resume(struct e2b_sandbox *e)
-{
-    droste_session_pause(e->sandbox->session, 0, NULL);
-    if (e->paused)
-        e2b_log(e, E2B_INFO, "sandbox_resume", NULL, "Sandbox resumed");
-    e->paused = false;
 }

@@ -136,7 +136,7 @@ void queue_version_ask(struct run_queue *q, const char *key, bus_done_fn *done, 
 /* 0: all are wanted; negative: it is not known. */
 int64_t queue_version_wanted(const struct bus_answer *a);
 
-/* ---- the queue (queue.c) ---- */
+/* ---- the queue ---- */
 
 struct queue_lane;
 struct queue_waiter;
@@ -156,6 +156,8 @@ struct run_queue {
     char asked[QUEUE_ID_MAX + 1]; /* the one whose log is asked for, with `is_asking` */
     struct queue_log *appending;
     struct queue_lane *lanes, *turn[QUEUE_PRIORITIES];
+    void (*take)(struct run_queue *q, struct bus_message *m);           /* queue_run_take */
+    void (*drop)(struct run_queue *q, const char *key, int64_t before); /* queue_runs_drop */
     struct queue_waiter *waiters;
     uv_timer_t timer;
     unsigned ticks, empty, lane_count; /* lanes that had nothing, one after the other */
@@ -169,8 +171,17 @@ static inline bool queue_is_ready(const struct run_queue *q)
     return q->is_ready && q->making == 0;
 }
 
+/* open.c */
 int queue_open(struct server *s, struct error *err);
 void queue_close(struct server *s);
+
+/* ---- lanes (lanes.c) ---- */
+
+/* An entry of the bucket of lanes, with the key "PRIORITY.KEY". */
+void queue_on_lane(void *queue, const struct bus_entry *entry);
+/* Makes those that could not be made before. */
+void queue_lanes_make_again(struct run_queue *q);
+void queue_lanes_free(struct run_queue *q);
 /* Fetches nothing of this key for a while. */
 void queue_rest(struct run_queue *q, const char *key, int ms);
 /* Something may have come, or a place is free. */
@@ -182,12 +193,16 @@ bool queue_lane_announce(
 /* ---- over HTTP (routes.c) ---- */
 
 void queue_waiters_wake(struct run_queue *q, const char *what); /* NULL: all */
-/* Of a request; NULL: it was refused. */
-struct run_queue *queue_of(struct request *r);
-const char *queue_key_of(const struct request *r);
-void queue_refuse_bus(struct request *r, const struct bus_answer *a);
-bool queue_id_is_ok(const char *id);
 void handle_queue_put(struct request *r);
 void handle_queue_get(struct request *r);
 void handle_queue_cancel(struct request *r);
 void handle_queue_drop(struct request *r); /* versions.c */
+
+/* ---- requests (request.c) ---- */
+
+/* Of a request; NULL: it was refused. */
+struct run_queue *queue_of(struct request *r);
+/* Of the log's subject: the key; the other part is the id that the client has chosen. */
+const char *queue_key_of(const struct request *r);
+void queue_refuse_bus(struct request *r, const struct bus_answer *a);
+bool queue_id_is_ok(const char *id);

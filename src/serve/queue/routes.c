@@ -14,30 +14,6 @@
 
 enum { WAIT_MAX_SECONDS = 60, PRIORITY_DEFAULT = 1 };
 
-struct run_queue *queue_of(struct request *r)
-{
-    struct run_queue *q = r->server->queue;
-    if (!q)
-        request_refuse(r, 501, "unsupported", "this server is in no cluster (--join)");
-    else if (!bus_is_connected(q->bus) || !queue_is_ready(q))
-        request_refuse(r, 503, "unavailable", "the queue of the cluster cannot be reached");
-    return r->reply ? NULL : q;
-}
-
-/* Of the log's subject: the key, and the id that the client has chosen. */
-const char *queue_key_of(const struct request *r)
-{
-    const char *id = r->account->key.id;
-    return id[0] ? id : "all";
-}
-
-bool queue_id_is_ok(const char *id)
-{
-    size_t n = strlen(id);
-    return n > 0 && n <= QUEUE_ID_MAX &&
-           strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") == n;
-}
-
 static void queue_answer(struct request *r, unsigned status, const char *id, const char *state,
     const char *member, const char *text, size_t len)
 {
@@ -52,11 +28,6 @@ static void queue_answer(struct request *r, unsigned status, const char *id, con
     }
     buf_putc(&json, '}');
     request_reply_written(r, status, &json);
-}
-
-void queue_refuse_bus(struct request *r, const struct bus_answer *a)
-{
-    request_refuse(r, 503, "unavailable", "the queue of the cluster: %s", a->why);
 }
 
 /* ---- put ---- */

@@ -38,8 +38,9 @@ int64_t queue_version_wanted(const struct bus_answer *a)
 
 static void queue_on_version(void *arg, const struct bus_entry *entry)
 {
+    struct run_queue *q = arg;
     if (entry->key && entry->data)
-        queue_runs_drop(arg, entry->key, queue_version_parse(entry->data));
+        q->drop(q, entry->key, queue_version_parse(entry->data));
 }
 
 int queue_versions_watch(struct run_queue *q, struct error *err)
