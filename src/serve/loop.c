@@ -32,6 +32,7 @@
 #include "serve/sandbox/sandbox.h"
 #include "serve/native/templates.h"
 #include "serve/http/tls.h"
+#include "serve/http/tls_link.h"
 #include "serve/http/upgrade.h"
 #include "serve/http/upstream.h"
 #include "serve/workers.h"
@@ -144,10 +145,7 @@ static void server_begin(
         return;
     const char *length = request_header_of(r, MHD_HTTP_HEADER_CONTENT_LENGTH);
     const size_t most = server_body_max(r);
-    if (r->route->status == 101 && s->options->certificate && !r->client->is_relay)
-        request_refuse(r, 501, "unsupported",
-            "this server has no WebSockets over its own TLS; end TLS in a proxy before it");
-    else if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > most)
+    if (r->route->body != BODY_STREAM && length && strtoull(length, NULL, 10) > most)
         request_refuse(r, 413, "too_large", "the body is larger than %zu MiB; files have no limit",
             most >> 20);
     else if (!server_relay(r) && r->route->body == BODY_STREAM)
@@ -428,9 +426,10 @@ static void server_drain(struct server *s)
     s->drain_ns = clock_ns();
     if (!s->links)
         notify_manager("STOPPING=1");
-    int fd = MHD_quiesce_daemon(s->daemon);
+    int fd = s->tls ? -1 : MHD_quiesce_daemon(s->daemon);
     if (fd >= 0)
         close(fd);
+    tls_listen_stop(s);
     s->listener.fd = -1;
     mcp_service_drain(s);
     for (struct client *c = s->clients; c; c = c->next)
@@ -474,6 +473,7 @@ static void server_on_sweep(uv_timer_t *timer)
     owners_sweep(s);
     idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
+    tls_sweep(s, now);
     sandboxes_sweep(s, now);
     batches_sweep(s, now);
     runs_sweep(s);
@@ -530,11 +530,10 @@ static int server_start_http(struct server *s, struct error *err)
     s->trust = s->listener.is_file ? HEAD_ANY : has_keys ? HEAD_ORIGIN : HEAD_LOOPBACK;
     struct MHD_OptionItem options[] = {
         { MHD_OPTION_LISTEN_SOCKET, s->listener.fd, NULL },
-        o->certificate ? tls_option() : none[0],
-        { MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES },
         none[0],
     };
-    s->daemon = server_start_daemon(s, o->certificate ? MHD_USE_TLS : 0, options, err);
+    s->daemon = o->certificate ? server_start_daemon(s, MHD_USE_NO_LISTEN_SOCKET, none, err)
+                               : server_start_daemon(s, 0, options, err);
     if (s->daemon && s->links)
         s->relay_daemon = server_start_daemon(s, MHD_USE_NO_LISTEN_SOCKET, none, err);
     return s->daemon && (s->relay_daemon || !s->links) ? 0 : -ERROR_IO;
@@ -612,10 +611,11 @@ static int server_open_cluster(struct server *s, struct error *err)
     return rc;
 }
 
-static void server_accept(struct server *s)
+static int server_accept(struct server *s, struct error *err)
 {
     uv_poll_start(&s->http_poll, UV_READABLE, server_on_http);
     server_wake(s);
+    return s->options->certificate ? tls_listen(s, err) : 0;
 }
 
 static int server_parse_schemas(struct server *s, struct error *err)
@@ -674,6 +674,7 @@ static void server_close(struct server *s)
         MHD_stop_daemon(s->daemon);
         if (s->relay_daemon)
             MHD_stop_daemon(s->relay_daemon);
+        tls_links_close(s);
     } else {
         close_fd(&s->listener.fd);
     }
@@ -698,6 +699,7 @@ static void server_close(struct server *s)
     uv_walk(&s->loop, server_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
+    free(s->tls);
     free(s->queue);
 }
 
@@ -771,7 +773,9 @@ static int serve_as(
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
     if (rc == 0) {
-        server_accept(&s);
+        rc = server_accept(&s, err);
+    }
+    if (rc == 0) {
         nodes_announce(&s, address);
         s.figures->is_ready = true;
         if (!links) {

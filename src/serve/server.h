@@ -46,6 +46,7 @@ struct server {
     struct MHD_Daemon *daemon;
     struct MHD_Daemon *relay_daemon; /* of connections of other workers; NULL: there are none */
     struct listener listener;
+    struct tls_listener *tls; /* see http/tls_link.c; NULL: plain HTTP */
     uv_poll_t http_poll, relay_poll, droste_poll;
     uv_prepare_t prepare;
     uv_timer_t http_timer, sweep_timer;

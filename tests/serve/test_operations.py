@@ -62,6 +62,8 @@ def test_https(tmp_path, workers):
             data = os.urandom(3000000)
             assert server.ask_over_tls(files, paths[0], headers, "PUT", data)[0] == 204
             assert server.ask_over_tls(files, paths[0], headers) == (200, data)
+        refused = server.ask_over_tls("/v1/sandboxes", paths[0], headers, "POST", "x" * 10000000)
+        assert refused[0] == 413   # before the body was read
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             server.ask("GET", "/health")
         with pytest.raises((ssl.SSLError, ConnectionError)):

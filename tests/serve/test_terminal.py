@@ -275,17 +275,31 @@ def test_clients_that_vanish_leave_nothing(server, sandbox):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_over_the_servers_own_tls_there_is_none(tmp_path, workers):
-    """The library stalls there (docs/internals/serve.md); the answer says what to do."""
-    paths, key = certificate(tmp_path, "one"), create(tmp_path, "k")
+def test_over_the_servers_own_tls(tmp_path, workers):
+    """Much output, much input and a polite end; afterwards no connection is left, also of clients
+    that leave before or in their handshake."""
+    paths, key = certificate(tmp_path, "one"), create(tmp_path, "k", "--scopes", "admin")
     server = SecureServer(tmp_path, "--tls-cert", paths[0], "--tls-key", paths[1], workers=workers)
-    context = ssl.create_default_context(cafile=paths[0])
+    context, headers = ssl.create_default_context(cafile=paths[0]), {"X-API-Key": key}
+
+    def figures():
+        return server.ask_over_tls("/metrics", paths[0], headers)[1].decode()
+
     try:
-        _, body = server.ask_over_tls("/v1/sandboxes", paths[0], {"X-API-Key": key}, "POST", "{}")
-        connection = context.wrap_socket(server.connect(), server_hostname="127.0.0.1")
-        client = open_terminal(server, "/v1/sandboxes/" + json.loads(body)["id"],
-                               {"X-API-Key": key}, connection)
-        assert client.status == 501
-        client.close()
+        for use in (test_much_output_waits_for_its_client_and_is_whole, test_much_input_arrives,
+                    test_a_closing_client_is_answered):
+            _, body = server.ask_over_tls("/v1/sandboxes", paths[0], headers, "POST", "{}")
+            connection = context.wrap_socket(server.connect(), server_hostname="127.0.0.1")
+            client = open_terminal(server, "/v1/sandboxes/" + json.loads(body)["id"], headers,
+                                   connection)
+            assert client.status == 101
+            use(client)
+            client.close()
+        for words in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"):
+            connection = server.connect()
+            connection.sendall(words)
+            connection.close()
+        if workers == "1":      # others have connections between them
+            until(lambda: "droste_connections 1\n" in figures())
     finally:
         assert server.stop() == 0

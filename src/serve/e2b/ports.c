@@ -243,11 +243,6 @@ void e2b_handle_port(struct request *r)
     int ends[2];
     if (!e)
         return;
-    if (r->server->options->certificate && request_header_of(r, MHD_HTTP_HEADER_UPGRADE)) {
-        request_refuse(r, 501, "unsupported",
-            "this server has no WebSockets over its own TLS; end TLS in a proxy before it");
-        return;
-    }
     if (!e->has_loopback ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) < 0) {
         port_refuse(r);

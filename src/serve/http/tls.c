@@ -12,7 +12,6 @@
 #ifdef DROSTE_TLS
 
 #include <fcntl.h>
-#include <gnutls/abstract.h>
 #include <string.h>
 #include <stdlib.h>
 
@@ -110,10 +109,12 @@ static int tls_on_certificate(gnutls_session_t session, const gnutls_datum_t *au
     return 0;
 }
 
-struct MHD_OptionItem tls_option(void)
+int tls_credentials(gnutls_certificate_credentials_t *out)
 {
-    return (struct MHD_OptionItem){ MHD_OPTION_HTTPS_CERT_CALLBACK, 0,
-        (void *)(uintptr_t)tls_on_certificate };
+    int rc = gnutls_certificate_allocate_credentials(out);
+    if (rc == 0)
+        gnutls_certificate_set_retrieve_function2(*out, tls_on_certificate);
+    return rc;
 }
 
 void tls_close(void)
@@ -128,11 +129,6 @@ int tls_load(const char *certificate, const char *key, struct error *err)
 {
     return error_set(err, ERROR_UNSUPPORTED,
         "this program was built without TLS; use a proxy, or a package of your system");
-}
-
-struct MHD_OptionItem tls_option(void)
-{
-    return (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
 }
 
 void tls_close(void)

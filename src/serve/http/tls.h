@@ -1,7 +1,9 @@
-/* serve/http/tls.h: the server's certificate, for libmicrohttpd built with GnuTLS. */
+/* serve/http/tls.h: the server's certificate, for GnuTLS. */
 #pragma once
 
-#include <microhttpd.h>
+#ifdef DROSTE_TLS
+#include <gnutls/abstract.h>
+#endif
 
 #include "base/error.h"
 
@@ -11,6 +13,8 @@
 /* Loads a chain of certificates and its key, in PEM. The old ones stay if that fails.
  * ERROR_UNSUPPORTED: this program was built without TLS. */
 int tls_load(const char *certificate, const char *key, struct error *err);
-/* The option that gives libmicrohttpd the certificate. */
-struct MHD_OptionItem tls_option(void);
+#ifdef DROSTE_TLS
+/* Credentials that have the certificate of the time. Negative: GnuTLS's error. */
+int tls_credentials(gnutls_certificate_credentials_t *out);
+#endif
 void tls_close(void);
