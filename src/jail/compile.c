@@ -108,12 +108,14 @@ static void copy_kind(struct builder *b, const struct jail_plan *zygote, enum ja
     }
 }
 
-/* Hides what /proc shows to every user about the host: kernel addresses, keys, interrupts. Files
- * that only root can read need no mask. Missing files are skipped. */
+/* Hides what /proc shows to every user about the host: kernel addresses, keys, interrupts, the
+ * kernel's command line, which may contain a secret, and locks, with the inodes of files that the
+ * guest cannot see. Files that only root can read need no mask. Missing files are skipped. */
 static void mask_proc(struct builder *b)
 {
     static const char *const files[] = { "/proc/kallsyms", "/proc/keys", "/proc/key-users",
-        "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/config.gz" };
+        "/proc/interrupts", "/proc/timer_list", "/proc/sched_debug", "/proc/config.gz",
+        "/proc/cmdline", "/proc/locks" };
     struct stat st;
     b->stage = JAIL_KEEPER;
     for (size_t i = 0; i < array_length(files); i++)

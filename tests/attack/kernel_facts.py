@@ -1,4 +1,5 @@
-# attack: reads what tells of the kernel's addresses and of the host: kcore, kmsg, keys, other tasks
+# attack: reads what tells of the kernel's addresses and of the host: kcore, kmsg, keys, other
+#     tasks, the kernel's command line, locks of files that the guest does not see
 # rows: 44
 # expect: DENY(ENOENT|EACCES|EPERM|EIO|zeros|empty)
 # isolation: full light landlock
@@ -13,9 +14,9 @@ def kallsyms():
         return errno.errorcode[e.errno]
 
 
-def own_keys():
+def contents(path):
     try:
-        return "empty" if not read("/proc/keys").strip() else "success"
+        return "empty" if not read(path).strip() else "success"
     except OSError as e:
         return errno.errorcode[e.errno]
 
@@ -28,7 +29,7 @@ def attack():
              "/proc/1/environ", "/proc/1/maps", "/proc/%d/environ" % HOST["pid"]]
     saw = {path: seen(read, path) for path in paths}
     saw["/proc/kallsyms"] = kallsyms()
-    saw["/proc/keys"] = own_keys()
+    saw.update((path, contents(path)) for path in ("/proc/keys", "/proc/cmdline", "/proc/locks"))
     saw["syslog"] = raw(103, 3, ctypes.create_string_buffer(4096), 4096)
     return saw
 

@@ -279,7 +279,7 @@ static void what_proc_tells_of_the_host_is_masked(void **state)
         "    try: return len(open(p, 'rb').read())\n"
         "    except OSError: return 0\n"
         "SUBMIT([p for p in ('kallsyms', 'keys', 'key-users', 'interrupts', 'timer_list', 'kcore',"
-        " 'kmsg', 'config.gz', 'sched_debug') if size('/proc/' + p)],"
+        " 'kmsg', 'config.gz', 'sched_debug', 'cmdline', 'locks') if size('/proc/' + p)],"
         " size('/proc/meminfo') > 100, size('/proc/self/status') > 100,"
         " open('/proc/self/exe', 'rb').read(4)[1:].decode())",
         "{\"output\": [[], true, true, \"ELF\"]}");
