@@ -294,8 +294,9 @@ def test_many_waits_survive_a_kill_at_random(place):
                    % (WAITING, WAITING)))
     p.options["stderr"] = subprocess.DEVNULL    # which has a line for each call
     chance = random.Random(SEED)
-    process = p.start("--max-tool-calls", "100000", "--execute-timeout", "200", "--timeout", "600",
-                      "--processes", str(WAITING + 100))
+    # All programs begin at once: on a busy machine, each takes as long as all of them.
+    process = p.start("--max-tool-calls", "100000", "--execute-timeout", "600", "--timeout", "900",
+                      "--tool-timeout", "600", "--processes", str(WAITING + 100))
     for life in range(3):
         p.waiting(chance.randint(1, WAITING))
         process.kill()
