@@ -13,7 +13,7 @@ export PATH := /usr/bin:$(PATH)
 # Ninja uses all cores; two of it in one directory would disturb each other.
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
-.PHONY: all uninstall deb tarball image check-packages wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack chaos
+.PHONY: all uninstall deb tarball image check-packages check-roots wheel check-wheel python setup setup-tests demo check check-vm fuzz bench docs format install clean attack chaos
 
 all: setup
 	@scripts/build $(BUILD) --buildtype=release
@@ -34,6 +34,12 @@ check: setup-tests
 check-vm: setup-tests all
 	@scripts/setup vm
 	@scripts/check-vm
+
+# Sessions and attacks with the Python of a minimal Debian and of a system with musl, which are made
+# once and kept; as root. `make check-roots QUICK=yes` is shorter.
+check-roots: setup-tests all
+	@scripts/setup roots
+	@scripts/check-roots $(if $(QUICK),--quick)
 
 # A minute for each target; `make fuzz FUZZ_SECONDS=600` for longer.
 fuzz: setup-tests
