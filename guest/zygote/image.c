@@ -415,13 +415,23 @@ static void restore_run(void)
     _longjmp(saved.resume, 1);
 }
 
-static int image_check(const struct image *image)
+/* Without the rest of the regions, which would take a page fault for each 128. */
+static int image_read(int fd, struct image *image)
 {
-    struct rlimit limit;
+    const size_t head = offsetof(struct image, regions);
+    if (pread(fd, image, head, 0) != (ssize_t)head)
+        return -EIO;
     if (memcmp(image->zygote, arena->zygote, sizeof image->zygote) != 0)
         return -ESTALE;
     if (image->count > REGIONS_MAX)
         return -EINVAL;
+    size_t len = image->count * sizeof image->regions[0];
+    return pread(fd, image->regions, len, (off_t)head) == (ssize_t)len ? 0 : -EIO;
+}
+
+static int image_check(const struct image *image)
+{
+    struct rlimit limit;
     for (uint32_t i = 0; i < image->count; i++) {
         const struct region *r = &image->regions[i];
         struct map m = { .start = r->start, .end = r->end };
@@ -463,9 +473,9 @@ int image_restore(int fd)
     sigset_t all;
     if (!arena)
         return -ENOSYS;
-    if (pread(fd, &arena->image, sizeof arena->image, 0) != (ssize_t)sizeof arena->image)
-        return -EIO;
-    int rc = image_check(&arena->image);
+    int rc = image_read(fd, &arena->image);
+    if (rc == 0)
+        rc = image_check(&arena->image);
     if (rc == 0)
         rc = image_read_maps();
     if (rc < 0)
