@@ -42,9 +42,10 @@ int api_traceparent(const struct settings *s, const char **out, struct error *er
 int api_instructions(const struct settings *s, struct buf *out, struct error *err);
 int api_system_prompt(const struct settings *s, struct buf *out, struct error *err);
 
-/* The schema of answers, which the caller drops (schema_drop); NULL: answers are of any type. */
 /* Addresses that providers read for a run: of public hosts. */
 int api_check_image_urls(const struct settings *s, struct error *err);
+
+/* The schema of answers, which the caller drops (schema_drop); NULL: answers are of any type. */
 int api_answer_type(const struct settings *s, struct schema **out, struct error *err);
 /* The directory of all volumes; the caller frees it. */
 int api_volume_root(const struct settings *s, char **out, struct error *err);
