@@ -162,6 +162,10 @@ static void context_on_measured(
         return;
     }
     const char *json = r ? droste_result_submit(r, &len) : NULL;
+    if (!json && r && droste_result_message(r)) {
+        mcp_tool_fail(c, "%s", droste_result_message(r));
+        return;
+    }
     if (!json || json_parse(json, len, &json_limits_small, &submit, NULL) < 0 || !submit) {
         mcp_tool_fail(c, "the context is loaded, but the session does not answer");
         return;
@@ -203,6 +207,54 @@ static void context_begin(struct mcp_call *c)
     mcp_session_await(s, c, rc, &err, context_on_loaded);
 }
 
+/* The sandbox itself asks for it, so the network's rules, limits, secrets and record are those of
+ * its code. The arguments are the name, the URL and the type, as literals. */
+static const char fetch_code[] =
+    "def _fetch_context(url, kind):\n"
+    "    import json, urllib.error, urllib.request\n"
+    "    try:\n"
+    "        with urllib.request.urlopen(url) as reply:\n"
+    "            data, head = reply.read(), reply.headers\n"
+    "    except (urllib.error.URLError, OSError) as e:\n"
+    "        raise OSError('%%s: %%s; sandboxes reach what the operator allows (--allow-net)'\n"
+    "                      %% (url, e)) from None\n"
+    "    media, path = head.get_content_type(), url.partition('?')[0]\n"
+    "    if kind == 'auto' and (path.endswith('.jsonl') or 'ndjson' in media or 'jsonl' in media):\n"
+    "        kind = 'jsonl'\n"
+    "    elif kind == 'auto' and (path.endswith('.json') or media.endswith(('/json', '+json'))):\n"
+    "        kind = 'json'\n"
+    "    if kind == 'bytes':\n"
+    "        return data\n"
+    "    try:\n"
+    "        text = data.decode(head.get_content_charset() or 'utf-8')\n"
+    "    except (LookupError, UnicodeDecodeError):\n"
+    "        if kind == 'auto':\n"
+    "            return data\n"
+    "        raise\n"
+    "    if kind == 'jsonl':\n"
+    "        return [json.loads(line) for line in text.splitlines() if line.strip()]\n"
+    "    return json.loads(text) if kind == 'json' else text\n"
+    "try:\n"
+    "    %s = _fetch_context(";
+
+static void context_fetch(struct mcp_call *c)
+{
+    struct mcp_session *s = c->session;
+    const char *name = json_get_string(c->arguments, "name", "context");
+    const char *url = json_get_string(c->arguments, "url", "");
+    droste_error why = { .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
+    cleanup_buf struct buf code = { 0 };
+    buf_printf(&code, fetch_code, name);
+    json_append_string(&code, url, strlen(url));
+    buf_printf(&code, ", '%s')\nfinally:\n    del _fetch_context\n",
+        json_get_string(c->arguments, "type", "auto"));
+    buf_printf(&code, load_code, name, name);
+    int rc = buf_failed(&code)
+                 ? -1
+                 : droste_session_exec_start(s->session, code.data, code.len, 0, -1, &why);
+    mcp_session_await(s, c, rc, &why, context_on_measured);
+}
+
 static void context_find(struct mcp_call *c)
 {
     char *path = mcp_path(c, json_get_string(c->arguments, "path", ""));
@@ -217,8 +269,12 @@ static void context_find(struct mcp_call *c)
 void mcp_tool_context_load(struct mcp_call *c)
 {
     const char *name = json_get_string(c->arguments, "name", "context");
-    if (text_is_identifier(name))
-        mcp_roots_need(c, context_find);
-    else
+    if (!text_is_identifier(name)) {
         mcp_tool_fail(c, "'%s' is not a name of a variable", name);
+    } else if (json_get_string(c->arguments, "url", NULL)) {
+        c->begin = context_fetch;
+        mcp_session_use(c, false);
+    } else {
+        mcp_roots_need(c, context_find);
+    }
 }

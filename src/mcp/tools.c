@@ -20,11 +20,13 @@ static const struct mcp_tool own_tools[] = {
         "directory and /tmp persist, too. Large data stays in variables: print only what you need.",
         RUN_PYTHON, RUN_PYTHON_RESULT, CHANGES, mcp_tool_python_run },
     { "load_context", "Load a context",
-        "Loads a file or directory of this machine, of up to gigabytes, into a variable of a "
-        "session without passing it through the conversation: text as str, JSON as its value, "
-        "lines of JSON as a list, a directory as a dict from path to text. Look at it with "
-        "run_python.",
-        LOAD_CONTEXT, LOAD_CONTEXT_RESULT, CHANGES, mcp_tool_context_load },
+        "Loads a file or directory of this machine, of up to gigabytes, or what a URL leads to, "
+        "into a variable of a session without passing it through the conversation: text as str, "
+        "JSON as its value, lines of JSON as a list, a directory as a dict from path to text. Look "
+        "at it with run_python.",
+        LOAD_CONTEXT, LOAD_CONTEXT_RESULT,
+        "{\"readOnlyHint\": false, \"destructiveHint\": false, \"openWorldHint\": true}",
+        mcp_tool_context_load },
     { "ask", "Ask about long contexts",
         "Answers a question about files of this machine that are too long to read: a recursive "
         "language model writes code that searches them, and asks sub-models about parts. Takes "

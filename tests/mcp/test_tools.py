@@ -1,7 +1,9 @@
 """The tools, resources and prompts of `droste mcp`."""
 import base64
+import http.server
 import json
 import os
+import threading
 
 import jsonschema
 import pytest
@@ -158,6 +160,47 @@ def test_a_file_becomes_a_variable(connect, tmp_path):
     loaded = client.tool("load_context", path=str(data / "rows.jsonl"), name="rows", session="b")
     assert (loaded["type"], loaded["length"]) == ("list", 2)
     assert client.tool("load_context", path=str(data), name="all")["type"] == "dict"
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """Files by path; 404 for others."""
+    files = {"/a.txt": (b"caf\xc3\xa9", "text/plain"), "/b?x": (b'{"b": [1]}', "application/json"),
+             "/c.jsonl?y": (b'1\n{"c": 2}\n', "application/octet-stream"),
+             "/d": (b"\xff\x00", "application/octet-stream")}
+
+    def do_GET(self):
+        data, media = self.files.get(self.path, (b"", ""))
+        self.send_response(200 if media else 404)
+        self.send_header("Content-Type", media or "text/plain")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def pages():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield "127.0.0.1:%d" % server.server_port
+        server.shutdown()
+
+
+def test_a_url_becomes_a_variable_where_the_network_rules_allow_it(connect, client, pages):
+    allowed = connect("--allow-net", "http://%s/**" % pages)
+    for path, value in (("a.txt", "'café'"), ("b?x", "{'b': [1]}"), ("c.jsonl?y", "[1, {'c': 2}]"),
+                        ("d", repr(b"\xff\x00"))):
+        loaded = allowed.tool("load_context", url="http://%s/%s" % (pages, path), name="found")
+        assert loaded["name"] == "found" and allowed.python("found") == value
+    url = "http://%s/b?x" % pages
+    assert allowed.tool("load_context", url=url, type="bytes")["type"] == "bytes"
+    assert "_fetch" not in allowed.python("dir()")
+    assert "404" in allowed.failure("load_context", url="http://%s/none" % pages)
+    assert "--allow-net" in allowed.failure("load_context", url="http://127.0.0.2:1/")
+    assert allowed.python("context") == repr(b'{"b": [1]}')     # as before the failures
+    assert "--allow-net" in client.failure("load_context", url=url)
 
 
 def test_only_paths_that_the_operator_named_are_read(connect, tmp_path):
