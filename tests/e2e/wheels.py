@@ -17,7 +17,9 @@ def make_wheel(directory, name, files, version="1.0"):
     record = "".join("%s,,\n" % f for f in files) + info + "RECORD,,\n"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, content in {**files, info + "RECORD": record}.items():
-            archive.writestr(file, content)
+            entry = zipfile.ZipInfo(file)       # without the time: always the same bytes
+            entry.external_attr = 0o600 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     with open(path, "rb") as f:
         return hashlib.sha256(f.read()).hexdigest()
 

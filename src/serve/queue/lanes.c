@@ -17,6 +17,7 @@ struct queue_lane {
     unsigned priority;
     char key[KEY_ID_SIZE], name[BUS_NAME_MAX + 1];
     bool is_ready, has_failed;
+    bool is_empty; /* the last fetch found nothing, and no run was queued since */
     uint64_t rests_until_ns;
     struct queue_lane *next;
 };
@@ -27,7 +28,14 @@ enum { FETCH_MAX = 16 };
 
 static bool queue_lane_is_open(const struct queue_lane *l)
 {
-    return l->is_ready && clock_ns() >= l->rests_until_ns;
+    return l->is_ready && !l->is_empty && clock_ns() >= l->rests_until_ns;
+}
+
+void queue_lanes_wake(struct run_queue *q)
+{
+    for (struct queue_lane *l = q->lanes; l; l = l->next)
+        l->is_empty = false;
+    queue_look(q);
 }
 
 void queue_rest(struct run_queue *q, const char *key, int ms)
@@ -40,14 +48,7 @@ void queue_rest(struct run_queue *q, const char *key, int ms)
 /* The lane whose turn it is; NULL: there is none. */
 static struct queue_lane *queue_next_lane(struct run_queue *q)
 {
-    unsigned skipped = 0;
     for (unsigned p = 0; p < QUEUE_PRIORITIES; p++) {
-        unsigned of_priority = 0;
-        for (struct queue_lane *l = q->lanes; l; l = l->next)
-            of_priority += l->priority == p && queue_lane_is_open(l);
-        skipped += of_priority;
-        if (of_priority == 0 || q->empty >= skipped)
-            continue;
         struct queue_lane *l = q->turn[p] ? q->turn[p]->next : q->lanes;
         for (unsigned round = 0; round < 2; round++, l = q->lanes)
             for (; l; l = l->next)
@@ -60,7 +61,7 @@ static struct queue_lane *queue_next_lane(struct run_queue *q)
 static void queue_on_message(void *arg, struct bus_message *m)
 {
     struct queue_lane *l = arg;
-    l->q->empty = 0;
+    l->is_empty = false;
     l->q->take(l->q, m);
 }
 
@@ -68,7 +69,6 @@ static void queue_on_fetched(void *arg, const struct bus_answer *a)
 {
     struct queue_lane *l = arg;
     l->q->is_fetching = false;
-    l->q->empty++;
     if (a->result == BUS_OK)
         queue_look(l->q);
 }
@@ -84,6 +84,7 @@ void queue_look(struct run_queue *q)
     size_t share = (q->room - q->count) / (q->lane_count ? q->lane_count : 1);
     unsigned count = share < 1 ? 1 : share > FETCH_MAX ? FETCH_MAX : (unsigned)share;
     q->is_fetching = true;
+    l->is_empty = true; /* unless there is a message */
     bus_fetch(q->bus, "droste_runs", l->name, count, 0, queue_on_message, queue_on_fetched, l);
 }
 
@@ -98,7 +99,7 @@ static void queue_on_consumer(void *arg, const struct bus_answer *a)
     else
         log_event(l->q->s, LOG_ERROR, "the queue of key %s cannot be read: %s", l->key, a->why);
     l->has_failed = !l->is_ready && a->result != BUS_REFUSED;
-    l->q->empty = 0;
+    l->is_empty = false;
     queue_look(l->q);
 }
 

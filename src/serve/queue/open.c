@@ -49,8 +49,7 @@ static void queue_on_word(void *arg, struct bus_message *m)
 {
     struct run_queue *q = arg;
     if (strcmp(m->subject, "droste.run.word.queued") == 0) {
-        q->empty = 0;
-        queue_look(q);
+        queue_lanes_wake(q);
     } else if (strcmp(m->subject, "droste.run.word.ended") == 0) {
         queue_waiters_wake(q, m->data);
     } else {
@@ -85,7 +84,6 @@ static void queue_on_tick(uv_timer_t *timer)
     queue_runs_tick(q);
     queue_spending_tick(q);
     if (++q->ticks % IDLE_TICKS == 0) {
-        q->empty = 0;
         queue_make_again(q);
         queue_waiters_wake(q, NULL);
         if (queue_is_ready(q) && !q->has_copies) {
@@ -93,6 +91,7 @@ static void queue_on_tick(uv_timer_t *timer)
             queue_copies_find(q);
         }
         queue_copies_remove(q);
+        queue_lanes_wake(q); /* the word of a run may have been lost */
     }
     queue_look(q);
 }

@@ -160,8 +160,8 @@ struct run_queue {
     void (*drop)(struct run_queue *q, const char *key, int64_t before); /* queue_runs_drop */
     struct queue_waiter *waiters;
     uv_timer_t timer;
-    unsigned ticks, empty, lane_count; /* lanes that had nothing, one after the other */
-    unsigned making;                   /* streams */
+    unsigned ticks, lane_count;
+    unsigned making; /* streams */
     bool is_ready, is_fetching, is_closing, is_asking, has_copies;
     uint64_t paused_until_ns;
 };
@@ -186,6 +186,8 @@ void queue_lanes_free(struct run_queue *q);
 void queue_rest(struct run_queue *q, const char *key, int ms);
 /* Something may have come, or a place is free. */
 void queue_look(struct run_queue *q);
+/* The same, when there may be runs in lanes that had none. */
+void queue_lanes_wake(struct run_queue *q);
 /* Makes the lane known to all nodes. False: it is known, and `done` is not called. */
 bool queue_lane_announce(
     struct run_queue *q, unsigned priority, const char *key, bus_done_fn *done, void *arg);
