@@ -2,12 +2,28 @@
 environment of Python's that has the SDK (scripts/setup clouds); DAYTONA_API_URL and DAYTONA_API_KEY
 say where. Fails by an assertion."""
 import json
+import queue
 import sys
 
+import httpx_ws
 from daytona import (CreateSandboxFromImageParams, CreateSandboxFromSnapshotParams, Daytona,
                      DaytonaConfig, DaytonaError,
                      ListSandboxesQuery, Resources, VolumeMount)
 from daytona.common.pty import PtySize
+
+receive_event = httpx_ws.WebSocketSession.receive
+
+
+def receive(session, timeout=None):
+    """The SDK waits for a terminal in steps of 0.1 s, and expects another exception after each than
+    this version of httpx_ws raises."""
+    try:
+        return receive_event(session, timeout)
+    except queue.Empty as e:
+        raise TimeoutError from e
+
+
+httpx_ws.WebSocketSession.receive = receive
 
 
 def refused(status, call):

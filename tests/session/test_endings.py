@@ -118,7 +118,7 @@ def ending(environment, volume_root, marked):
             settings = {**settings, "timeout": 10}     # the start may take some of it
         interp = environment.open(**{"grace": 0.2, "tools": {"begun": begun.set}, **settings})
         made.append(interp)
-        assert interp.execute("kept = 41\n" + environment.raw).ok
+        assert interp.execute("kept = 41\n" + environment.raw, timeout=60).ok
         disturb = {None: None, "interrupt": interp.interrupt}.get(disturbance)
         if disturbance == "kill":
             mark = marked(interp)
