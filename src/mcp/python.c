@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "mcp/embedded.h"
 #include "mcp/session.h"
 
 /* Of one rich result that is given as a resource or image; larger ones are named. */
@@ -208,35 +209,7 @@ static void context_begin(struct mcp_call *c)
 }
 
 /* The sandbox itself asks for it, so the network's rules, limits, secrets and record are those of
- * its code. The arguments are the name, the URL and the type, as literals. */
-static const char fetch_code[] =
-    "def _fetch_context(url, kind):\n"
-    "    import json, urllib.error, urllib.request\n"
-    "    try:\n"
-    "        with urllib.request.urlopen(url) as reply:\n"
-    "            data, head = reply.read(), reply.headers\n"
-    "    except (urllib.error.URLError, OSError) as e:\n"
-    "        raise OSError('%%s: %%s; sandboxes reach what the operator allows (--allow-net)'\n"
-    "                      %% (url, e)) from None\n"
-    "    media, path = head.get_content_type(), url.partition('?')[0]\n"
-    "    if kind == 'auto' and (path.endswith('.jsonl') or 'ndjson' in media or 'jsonl' in media):\n"
-    "        kind = 'jsonl'\n"
-    "    elif kind == 'auto' and (path.endswith('.json') or media.endswith(('/json', '+json'))):\n"
-    "        kind = 'json'\n"
-    "    if kind == 'bytes':\n"
-    "        return data\n"
-    "    try:\n"
-    "        text = data.decode(head.get_content_charset() or 'utf-8')\n"
-    "    except (LookupError, UnicodeDecodeError):\n"
-    "        if kind == 'auto':\n"
-    "            return data\n"
-    "        raise\n"
-    "    if kind == 'jsonl':\n"
-    "        return [json.loads(line) for line in text.splitlines() if line.strip()]\n"
-    "    return json.loads(text) if kind == 'json' else text\n"
-    "try:\n"
-    "    %s = _fetch_context(";
-
+ * its code. */
 static void context_fetch(struct mcp_call *c)
 {
     struct mcp_session *s = c->session;
@@ -244,7 +217,8 @@ static void context_fetch(struct mcp_call *c)
     const char *url = json_get_string(c->arguments, "url", "");
     droste_error why = { .code = DROSTE_ERROR_MEMORY, .text = "out of memory" };
     cleanup_buf struct buf code = { 0 };
-    buf_printf(&code, fetch_code, name);
+    buf_append(&code, embedded_fetch_context, embedded_fetch_context_size);
+    buf_printf(&code, "try:\n    %s = _fetch_context(", name);
     json_append_string(&code, url, strlen(url));
     buf_printf(&code, ", '%s')\nfinally:\n    del _fetch_context\n",
         json_get_string(c->arguments, "type", "auto"));

@@ -588,26 +588,26 @@ static bool server_has_queue(const struct server *s)
 
 /* Until the streams of the cluster are there and its volumes are known, requests wait in the
  * socket. Servers of NATS that have no leader must not keep a node from its own sandboxes. */
-static void server_await(struct server *s, bool (*is_there)(const struct server *s))
+static void server_await(struct server *s, bool (*is_there)(const struct server *s), uint64_t began)
 {
-    uint64_t began = clock_ns();
     while (!is_there(s) && !s->draining && clock_seconds_since(began) < SERVER_CLUSTER_SECONDS)
         uv_run(&s->loop, UV_RUN_ONCE);
 }
 
 static int server_open_cluster(struct server *s, struct error *err)
 {
+    uint64_t began = clock_ns();
     if (!s->nodes)
         return 0;
     int rc = queue_open(s, err);
     if (rc == 0)
-        server_await(s, server_has_queue);
+        server_await(s, server_has_queue, began);
     if (rc == 0)
         rc = owners_open(s, err);
     if (rc == 0)
         rc = recipes_open(s, err);
     if (rc == 0)
-        server_await(s, owners_are_known);
+        server_await(s, owners_are_known, began);
     return rc;
 }
 
@@ -772,9 +772,8 @@ static int serve_as(
         rc = server_open_cluster(&s, err);
     if (rc == 0)
         rc = listen_address(s.listener.fd, options->certificate != NULL, &address, err);
-    if (rc == 0) {
+    if (rc == 0)
         rc = server_accept(&s, err);
-    }
     if (rc == 0) {
         nodes_announce(&s, address);
         s.figures->is_ready = true;
@@ -797,42 +796,4 @@ int serve_run(droste *d, const struct serve_options *options, struct error *err)
     if (!text && options->workers > 1)
         return workers_run(options, err);
     return serve_as(d, options, text ? &links : NULL, err);
-}
-
-static int serve_check_sandbox(droste *d, struct error *err)
-{
-    droste_session *session = NULL;
-    droste_result *result = NULL;
-    droste_error why;
-    int rc = droste_session_open(d, &session, &why);
-    if (rc == 0)
-        rc = droste_session_exec(session, "", 0, 0, &result, &why);
-    droste_result_free(result);
-    droste_session_close(session);
-    return rc < 0 ? error_set(err, (enum error_code)why.code, "%s", why.text) : 0;
-}
-
-int serve_check(droste *d, const struct serve_options *o, struct error *err)
-{
-    struct keys keys = { 0 };
-    struct openai_models *models = NULL;
-    cleanup_fd int audit = -1, traces = -1, notebooks = -1;
-    int rc = openai_models_parse(o->models ? o->models : "", &models, err);
-    openai_models_free(models);
-    if (rc == 0 && o->keys)
-        rc = keys_read(o->keys, &keys, err);
-    keys_free(&keys);
-    if (rc == 0)
-        rc = listen_check(o->listen, o->keys != NULL, err);
-    if (rc == 0 && o->certificate)
-        rc = tls_load(o->certificate, o->certificate_key, err);
-    tls_close();
-    if (rc == 0 && o->audit_log)
-        rc = log_open_file(o->audit_log, "audit log", &audit, err);
-    if (rc == 0 && o->traces)
-        rc = log_open_file(o->traces, "file of traces", &traces, err);
-    if (rc == 0 && o->notebooks)
-        notebooks = jupyter_open_directory(o->notebooks, err);
-    rc = rc == 0 && o->notebooks && notebooks < 0 ? notebooks : rc;
-    return rc == 0 ? serve_check_sandbox(d, err) : rc;
 }
