@@ -84,6 +84,13 @@ def test_life_idle_and_memory_are_those_of_the_key(limited):
     assert done["status"] == "ok"
 
 
+def test_a_life_begins_when_the_sandbox_has_started(limited):
+    """However long the start takes."""
+    one = limited({"one": []})["one"]
+    path = one.create(life_seconds=0.1, options={"setup-code": "import time; time.sleep(0.6)"})
+    until(lambda: one.ask("GET", path).status == 404)
+
+
 def test_requests_wait_for_a_place_and_keys_take_turns(limited):
     """Of a full server: the key that asked for one is served before the third of another that
     asked for many."""

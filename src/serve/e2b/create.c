@@ -179,7 +179,6 @@ static bool e2b_create_prepare(struct sandbox *sb, struct request *r)
         return false;
     }
     e->sandbox = sb;
-    e->started_us = create_now_us(r->server);
     e->has_root = e->has_loopback = create_has_root(r->server);
     e->has_epoll = create_has_epoll(r->server);
     e->asked = json_object_get(r->json);
@@ -327,6 +326,7 @@ static void e2b_create_ready(struct sandbox *sb, struct request *r, droste_resul
 {
     struct e2b_sandbox *e = sb->e2b;
     droste_error err;
+    e->started_us = create_now_us(r->server);
     create_take_limits(e, result);
     if (!r->maker->from || (!e->has_files && !e->environment)) {
         create_finish(e, r);

@@ -2,11 +2,13 @@
  *
  *   admission ─► settings ─► session starts ─► prepared ─► an empty cell ─► ready
  *
- * What the steps are for a protocol, its `sandbox_maker` says.
+ * What the steps are for a protocol, its `sandbox_maker` says. The life of the sandbox begins when
+ * it is ready: until then only the session's own limits end it.
  */
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/options.h"
 
@@ -16,7 +18,10 @@ static void create_on_started(
 {
     bool ok = !err && result && strcmp(droste_result_status(result), "ok") == 0;
     if (ok && r) {
-        sb->maker->ready(sb, r, result);
+        const struct sandbox_maker *maker = steal(&sb->maker);
+        sb->created_ms = clock_wall_ms();
+        sb->created_ns = clock_ns();
+        maker->ready(sb, r, result);
         return;
     }
     if (r && err)

@@ -263,7 +263,7 @@ static bool sandbox_has_ended(struct sandbox *sb, uint64_t now)
 {
     bool working = sb->done || sb->transfers > 0;
     double life = (double)(now - sb->created_ns) / 1e9, idle = (double)(now - sb->used_ns) / 1e9;
-    return sb->owner->is_revoked || life > sb->life_seconds ||
+    return sb->owner->is_revoked || (!sb->maker && life > sb->life_seconds) ||
            (!working && idle > sb->idle_seconds) || (!working && sandbox_is_lost(sb)) ||
            (sb->hooks && sb->hooks->is_over && sb->hooks->is_over(sb, now));
 }

@@ -37,7 +37,7 @@ struct sandbox_hooks {
 
 struct sandbox {
     struct server *server;
-    const struct sandbox_maker *maker;
+    const struct sandbox_maker *maker; /* NULL: it has started */
     const struct sandbox_hooks *hooks; /* NULL: none */
     struct e2b_sandbox *e2b;           /* what E2B's clients know beside; NULL: it is not theirs */
     struct mcp_session *mcp;           /* that of a client of MCP; NULL: it is not theirs */
