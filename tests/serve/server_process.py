@@ -32,10 +32,10 @@ class Answer:
 def until(what):
     """Waits for a condition, generously; returns its value."""
     deadline = time.monotonic() + WAIT
-    while not what():
+    while not (value := what()):
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.05)
-    return what()
+    return value
 
 
 class Server:
