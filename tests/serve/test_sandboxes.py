@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from server_process import DROSTE, WAIT, Server, until
+from harness import descendants, still_alive
 
 
 @pytest.fixture(scope="module", params=["1", "3"], ids=["one", "three"])
@@ -261,16 +262,6 @@ def test_the_number_of_sandboxes_is_bounded(start):
     server.create()
 
 
-def children(pid):
-    """The processes below one, by the kernel's list."""
-    found = []
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/children" % (pid, task)) as f:
-            for child in map(int, f.read().split()):
-                found += [child, *children(child)]
-    return found
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_left_of_a_server_that_ends(start, number):
     """However it ends, in the middle of a cell."""
@@ -279,13 +270,12 @@ def test_nothing_is_left_of_a_server_that_ends(start, number):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
     connection.request("POST", path + "/execute", json.dumps({"code": "while True: pass"}))
     until(lambda: server.ask("GET", path).json["state"] == "executing")
-    below = children(server.process.pid)
+    below = descendants(server.process.pid)
     assert len(below) >= 2
     server.process.send_signal(number)
     assert server.process.wait(WAIT) == (0 if number == signal.SIGTERM else -number)
     connection.close()
-    until(lambda: not any(os.path.exists("/proc/%d/exe" % pid) and
-                          os.path.exists("/proc/%d/cwd" % pid) for pid in below))
+    until(lambda: not still_alive(below))
 
 
 def test_sigterm_drains(start):

@@ -1,7 +1,7 @@
 """Templates over the native interface: sandboxes that start with everything in place."""
 import pytest
 
-from server_process import Server
+from server_process import Server, until
 from test_keys import Client, create
 
 
@@ -82,8 +82,7 @@ def test_a_busy_sandbox_becomes_no_template(server):
         body = b'{"code": "while True: pass"}'
         client.sendall(b"POST %s/execute HTTP/1.1\r\nHost: localhost\r\n"
                        b"Content-Length: %d\r\n\r\n%s" % (sandbox.encode(), len(body), body))
-        while server.ask("GET", sandbox).json["state"] != "executing":
-            pass
+        until(lambda: server.ask("GET", sandbox).json["state"] == "executing")
         refused = server.ask("POST", sandbox + "/template", {})
         assert (refused.status, refused.code) == (409, "busy")
     assert server.ask("DELETE", sandbox).status == 204

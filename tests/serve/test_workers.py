@@ -11,6 +11,7 @@ import urllib.parse
 import pytest
 
 from server_process import WAIT, Server, until
+from harness import descendants, still_alive
 from test_keys import Client, create
 
 
@@ -24,13 +25,6 @@ def workers(server):
     pid = server.process.pid
     with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
         return [int(word) for word in f.read().split()]
-
-
-def pid_of(server, number):
-    """The process of a worker, by the descriptor of its mailbox, which has its number."""
-    text = server.ask("GET", "/metrics").body.decode()
-    assert 'droste_worker_up{worker="%d"} 1' % number in text
-    return sorted(workers(server))[number]
 
 
 @pytest.fixture
@@ -119,18 +113,17 @@ def test_a_worker_that_dies_takes_only_its_own_sandboxes(three):
         path = three.create()
         paths.setdefault(worker_of(path), path)
     # Connections that other workers accepted, so that they are relayed.
-    waiting = []
-    for _ in range(12):
+    waiting, code = [], "import time; time.sleep(1000)"
+    for _ in range(4):
         fresh = three.create()
         while worker_of(fresh) != 1:
             fresh = three.create()
         connection = http.client.HTTPConnection("127.0.0.1", three.port, timeout=WAIT)
-        connection.request("POST", fresh + "/execute", json.dumps({"code": "while True: pass"}))
+        connection.request("POST", fresh + "/execute", json.dumps({"code": code}))
         waiting.append(connection)
         until(lambda path=fresh: three.ask("GET", path).json["state"] == "executing")
-        if len(waiting) == 4:
-            break
-    os.kill(pid_of(three, 1), signal.SIGKILL)
+    assert b'droste_worker_up{worker="1"} 1' in three.ask("GET", "/metrics").body
+    os.kill(workers(three)[1], signal.SIGKILL)
     got = []
     for connection in waiting:
         try:
@@ -188,22 +181,12 @@ def test_nothing_is_left_when_the_parent_ends(tmp_path, number):
     server = Server(tmp_path, "--drain", "0.2", workers="2")
     for _ in range(4):
         server.create()
-    below = workers(server)
-    for pid in list(below):
-        with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
-            below += [int(word) for word in f.read().split()]
+    below = descendants(server.process.pid)
     assert len(below) >= 4
     server.process.send_signal(number)
     assert server.process.wait(WAIT) == (0 if number == signal.SIGTERM else -number)
     server.process.stdout.close()
-
-    def is_dead(pid):
-        try:
-            with open("/proc/%d/stat" % pid) as f:
-                return f.read().rpartition(")")[2].split()[0] == "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-    until(lambda: all(is_dead(pid) for pid in below))
+    until(lambda: not still_alive(below))
 
 
 def test_e2bs_clients_reach_sandboxes_of_all_workers(three):
@@ -211,7 +194,8 @@ def test_e2bs_clients_reach_sandboxes_of_all_workers(three):
     key = {"X-API-Key": "e2b_" + "0" * 40}
     made = []
     for _ in range(12):     # a worker with three fewer than another gets the next
-        answer = three.ask("POST", "/sandboxes", {"templateID": "base", "secure": True}, key)
+        answer = three.ask("POST", "/sandboxes", {"templateID": "base", "secure": True,
+                                                  "timeout": 300}, key)
         assert answer.status == 201, answer.body
         made.append(answer.json)
     assert len({one["sandboxID"][:2] for one in made}) == 3
@@ -257,7 +241,7 @@ def test_signed_urls_of_e2bs_clients_work_through_every_worker(three):
     key = {"X-API-Key": "e2b_" + "0" * 40}
     made = {}
     while len(made) < 3:
-        one = three.ask("POST", "/sandboxes", {"templateID": "base"}, key).json
+        one = three.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 300}, key).json
         made.setdefault(one["sandboxID"][:2], one)
     content = os.urandom(3 << 20)
     for number, one in enumerate(made.values()):
