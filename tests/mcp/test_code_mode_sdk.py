@@ -3,21 +3,19 @@ both revisions. They have environments of their own (scripts/setup mcp)."""
 import json
 import os
 import shutil
-import socket
 import subprocess
 import textwrap
-import time
 
 import pytest
 
-from droste_cli import DROSTE, PATIENCE, droste, environment
+from droste_cli import DROSTE, droste, environment
 
 BUILD = os.path.dirname(DROSTE)
 PYTHON = os.path.join(BUILD, "mcp", "bin", "python")
 NODE = os.path.join(BUILD, "mcp-javascript")
 
 PYTHON_SERVER = '''
-import base64, sys
+import base64, json, socket, sys
 from typing import Literal
 from pydantic import BaseModel
 from mcp.server import MCPServer
@@ -51,13 +49,16 @@ def fails() -> str:
 async def slow(context: Context) -> str:
     import anyio
     await context.report_progress(1, 2, "half")
-    await anyio.sleep(30)
-    return "late"
+    await anyio.sleep_forever()
 
 if sys.argv[1] == "stdio":
     server.run(transport="stdio")
 else:
-    server.run(transport="streamable-http", port=int(sys.argv[1]), **eval(sys.argv[2]))
+    import uvicorn
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    app = server.streamable_http_app(**json.loads(sys.argv[1]))
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])
 '''
 CELL = """
 import inspect, json
@@ -68,29 +69,34 @@ print(json.dumps({
     "signature": str(inspect.signature(demo.search)), "doc": demo.search.__doc__,
     "search": demo.search("x", limit=2), "sum": sum(demo.add(i) for i in range(100)),
     "picture": [demo.picture().decode("latin-1"), demo.picture().type],
-    "fails": attempt(demo.fails), "slow": attempt(demo.slow), "after": demo.add(a=1, b=2)}))
+    "fails": attempt(demo.fails)}))
+"""
+SLOW = """
+try: print(demo.slow())
+except TimeoutError as e: print(e)
+while True:
+    try: print(demo.add(a=1, b=2)); break
+    except TimeoutError: pass    # the limit holds here, too
 """
 EXPECTED = {
     "signature": "(query: str, order: Literal['new', 'old'] = 'new', limit: int | None = None) -> "
                  "list[{'id': int, 'tags': list[str]}]",
-    "doc": "Finds things.", "sum": 5050, "after": 3,
-    "fails": "ToolError: Error executing tool fails: no such row",
+    "doc": "Finds things.", "sum": 5050,
     "search": [{"id": 0, "tags": ["x", "new"]}, {"id": 1, "tags": ["x", "new"]}],
     "picture": ["\x89PNG", "image/png"]}
 
 
 def check(home, target):
-    done = droste(home, "exec", "--tool-timeout", "2", "--mcp-server", "demo=" + target, "-c", CELL)
+    server = ["--mcp-server", "demo=" + target]
+    done = droste(home, "exec", *server, "-c", CELL)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result.pop("slow").startswith("TimeoutError: no answer within 2 s")
+    failure = result.pop("fails")
+    assert failure.startswith("ToolError: ") and "no such row" in failure
     assert result == EXPECTED
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    done = droste(home, "exec", "--tool-timeout", "0.5", *server, "-c", SLOW)
+    assert done.stdout.startswith("no answer within 0.5 s"), done.stderr
+    assert done.stdout.endswith("\n3\n")
 
 
 @pytest.mark.skipif(not os.path.exists(PYTHON), reason="needs build/mcp")
@@ -103,24 +109,13 @@ class TestPython:
     def test_over_http(self, tmp_path, options):
         """Answers as event streams and as JSON, with sessions and without."""
         (tmp_path / "server.py").write_text(PYTHON_SERVER)
-        port = free_port()
-        with subprocess.Popen([PYTHON, tmp_path / "server.py", str(port), repr(options)],
-                              stderr=subprocess.DEVNULL, env=environment(tmp_path)) as server:
+        with subprocess.Popen([PYTHON, tmp_path / "server.py", json.dumps(options)],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              env=environment(tmp_path)) as server:
             try:
-                wait_for(port, server)
-                check(tmp_path, "http://127.0.0.1:%d/mcp" % port)
+                check(tmp_path, "http://127.0.0.1:%d/mcp" % int(server.stdout.readline()))
             finally:
                 server.kill()
-
-
-def wait_for(port, server):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end and server.poll() is None:
-        with socket.socket() as s:
-            if s.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the server did not start")
 
 
 NODE_SERVER = '''

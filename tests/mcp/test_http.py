@@ -44,10 +44,10 @@ def client(request, server):
 
 def until(what):
     deadline = time.monotonic() + PATIENCE
-    while not what():
+    while not (value := what()):
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.02)
-    return what()
+    return value
 
 
 def keys(home, *words):
@@ -267,13 +267,9 @@ def test_a_key_without_the_scope_starts_no_run(start, tmp_path):
 def test_requests_come_to_the_worker_of_their_session(start):
     server = start("--workers", "2")
     clients = []
-
-    def both_workers_have_one():
-        clients.append(HttpClient(server))
-        return len({client.session[:2] for client in clients}) == 2
-    until(both_workers_have_one)     # connections go to either
-    for number, client in enumerate(clients):
-        client.python("x = %d" % number)
+    while len({client.session[:2] for client in clients}) < 2:
+        clients.append(HttpClient(server))      # in the end of the worker with fewer sandboxes
+        clients[-1].python("x = %d" % (len(clients) - 1))
     stateless = HttpClient(server, stateless=True)
     stateless.python("x = 'shared'")
     for _ in range(4):      # on connections of any worker
@@ -295,30 +291,28 @@ def test_the_audit_log_names_the_tool(start, tmp_path):
 
 
 def test_idle_sessions_end_with_their_sandboxes(start):
-    server = start("--idle", "1")
+    server = start("--idle", "2")
     client = HttpClient(server)
     client.python("1")
-    until(lambda: client_is_gone(server, client))
+
+    def is_gone():
+        time.sleep(2.5)     # each look uses the session
+        stream = client.listen()
+        stream.cut()
+        return stream.status == 404
+    until(is_gone)
     assert server.sandboxes() == []
 
 
-def client_is_gone(server, client):
-    """Looks without using the session."""
-    time.sleep(1.5)
-    return server.ask("GET", "/mcp", headers=client.headers)[0] == 404
-
-
 def test_a_server_that_stops_ends_its_streams(start):
-    server = start()
+    server = start("--drain", "1000")   # it does not wait for them
     client = HttpClient(server)
     listener = client.listen()
     stream = HttpClient(server, stateless=True).open(
         "subscriptions/listen", notifications={"resourcesListChanged": True})
     messages = stream.messages()
     assert next(messages)["method"] == "notifications/subscriptions/acknowledged"
-    begun = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - begun < 20    # not the time for which it drains
     assert next(messages)["result"]["resultType"] == "complete"
     assert list(listener.messages()) == []
 
