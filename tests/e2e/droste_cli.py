@@ -16,7 +16,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DROSTE = os.path.join(ROOT, os.environ.get("BUILD", "build"), "droste")
 FILL = os.path.join(os.path.dirname(DROSTE), "tests", "fill_record")
-PATIENCE = 60       # seconds until a test gives up; nothing is expected to take long
+PATIENCE = 120      # seconds until a test gives up; nothing is expected to take long
 
 
 def environment(home, **more):
@@ -77,10 +77,10 @@ class Terminal:
         if self.pid == 0:
             try:
                 os.chdir(home)
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
                 os.execve(DROSTE, [DROSTE, *map(str, words)], environment(home, **env))
             finally:
                 os._exit(127)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
 
     def read(self, seconds):
         """Takes what comes within the time; False at the end."""

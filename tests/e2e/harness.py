@@ -15,8 +15,11 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 PYTHON = "/usr/bin/python3"
-NOBODY = 61184          # a uid that nobody uses: an ordinary user without a name and without rights
+#: An ordinary user without a name and without rights. Each process that runs tests has another one:
+#: the kernel counts processes, watches and descriptors on their way for each user.
+NOBODY = 61184 + os.getpid() % 4000
 CANARY = "sk-canary-8e1f5a60c2d94b7a"
+PATIENCE = 120          # seconds until a test gives up; nothing is expected to take long
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user here")
 
@@ -62,7 +65,7 @@ class Droste:
         return subprocess.Popen([*self.prefix, self.program, *map(str, args)],
                                 env={**self.env, **(env or {})}, **options)
 
-    def __call__(self, *args, input=None, timeout=40, **options):
+    def __call__(self, *args, input=None, timeout=PATIENCE, **options):
         """Runs the program to its end."""
         if input is not None:
             options["stdin"] = subprocess.PIPE
@@ -91,7 +94,7 @@ class Droste:
         return Record(os.path.join(self.data, "runs.db"))
 
 
-def finish(process, timeout=60, input=None):
+def finish(process, timeout=PATIENCE, input=None):
     try:
         out, err = process.communicate(input, timeout)
     except subprocess.TimeoutExpired:
@@ -184,7 +187,7 @@ def still_alive(processes):
     return [pid for pid, s in stats.items() if s and s[2] == processes[pid] and s[0] not in "ZX"]
 
 
-def wait_until(condition, seconds=20, what="it"):
+def wait_until(condition, seconds=PATIENCE, what="it"):
     """Waits for something that must come; the limit is only there to end a test that fails."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

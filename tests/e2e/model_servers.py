@@ -37,7 +37,7 @@ def servers():
         return json.loads(process.stdout.readline())
 
     yield start
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
 
 
 @pytest.fixture

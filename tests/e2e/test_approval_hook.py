@@ -29,8 +29,9 @@ class Hook:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.paths.append(self.path)
                 self.check(body)
+                reply = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
                 hook.asked.append(json.loads(body))
-                self.answer()
+                self.answer(reply)
 
             def check(self, body):
                 signed = dict(part.split("=") for part in
@@ -40,8 +41,7 @@ class Hook:
                 if not hmac.compare_digest(mac.hexdigest(), signed["v1"]):
                     hook.faults.append(body)
 
-            def answer(self):
-                reply = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
+            def answer(self, reply):
                 if isinstance(reply, threading.Event):
                     reply.wait(60)
                     reply = hook.answers[0]
@@ -135,7 +135,7 @@ def test_any_other_response_leaves_the_decision_to_others(announced, hook, answe
         process = p.keep(p.droste.start("run", "--question", "q", *p.flags, cwd=p.path,
                                         stderr=file))
     found, = p.waiting()
-    wait_until(lambda: to.asked and (note or "") in notes.read_text(), 20, "the announcement")
+    wait_until(lambda: to.asked and (note or "") in notes.read_text(), what="the announcement")
     assert p.decide("deny", found["id"]).status == 0
     assert DENIED + "the command line" in finish(process).out and p.done == []
     assert ("was not told" in notes.read_text()) is (note is not None)
@@ -158,7 +158,7 @@ def test_the_first_decision_counts_and_a_late_one_of_the_hook_does_nothing(annou
     p = announced(to.url)
     process = p.start()
     found, = p.waiting()
-    wait_until(lambda: to.asked, 20, "the announcement")
+    wait_until(lambda: to.asked, what="the announcement")
     assert p.decide("deny", found["id"]).status == 0
     assert finish(process).json["answer"] == DENIED + "the command line"
     until.set()
@@ -177,7 +177,7 @@ def test_a_call_is_announced_again_after_a_restart_and_runs_once(announced, hook
     to = hook((202, ""), say("approve"))
     p = announced(to.url)
     process = p.start()
-    wait_until(lambda: to.asked, 20, "the announcement")
+    wait_until(lambda: to.asked, what="the announcement")
     process.kill()
     process.wait()
     assert finish(p.resume()).json["answer"] == 40 and p.done == [4]
@@ -191,7 +191,7 @@ def test_what_was_decided_meanwhile_is_not_announced_again(announced, hook):
     p = announced(to.url)
     process = p.start()
     found, = p.waiting()
-    wait_until(lambda: to.asked, 20, "the announcement")
+    wait_until(lambda: to.asked, what="the announcement")
     process.kill()
     process.wait()
     assert p.decide("approve", found["id"]).status == 0

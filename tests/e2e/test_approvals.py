@@ -81,7 +81,7 @@ class Place:
         def enough():
             found[:] = self.listed()
             return len(found) >= count
-        wait_until(enough, 120, "%d approvals" % count)
+        wait_until(enough, what="%d approvals" % count)
         return found
 
     def decide(self, verb, *words):
@@ -409,7 +409,7 @@ def test_a_question_about_spending_survives_a_kill(place, verb, answer):
 
 def test_a_child_run_asks_before_its_own_call(place):
     p = spender(place, repl("SUBMIT(rlm_query('child'))"), at(1, repl("SUBMIT(5)")), amount="2")
-    process = p.start("--max-recursion-depth", "2", "--execute-timeout", "2")
+    process = p.start("--max-recursion-depth", "2")
     found, = p.waiting()
     assert found["run"] != found["root"]
     assert p.decide("approve", found["id"]).status == 0

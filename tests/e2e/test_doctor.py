@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 from droste_cli import droste, recording
+from harness import NOBODY
 
 
 def checks(home, *words, prefix=(), **env):
@@ -51,7 +52,7 @@ def test_everything_is_looked_at(tmp_path):
 def test_the_user_whose_processes_count_is_named(tmp_path):
     """An ordinary user's count as that user's: what does not fit in the limit is a note with what
     to do. Root gives each another user, or says that it does not."""
-    user = (["setpriv", "--reuid=61184", "--regid=61184", "--clear-groups", "--"]
+    user = (["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--"]
             if os.geteuid() == 0 else [])
     os.chmod(tmp_path, 0o777)
     wide = [*user, "prlimit", "--nproc=4000:4000"]

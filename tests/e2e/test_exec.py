@@ -208,7 +208,7 @@ def test_interrupt_is_exit_status_130(droste):
     below = descendants(process.pid)
     os.kill(process.pid, signal.SIGINT)
     assert finish(process).status == 130
-    assert below and wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    assert below and wait_until(lambda: not still_alive(below), what="the end of the sandbox")
 
 
 def test_terminate_is_as_good_as_interrupt(droste):
@@ -218,7 +218,7 @@ def test_terminate_is_as_good_as_interrupt(droste):
     below = descendants(process.pid)
     process.terminate()
     assert finish(process).status == 130
-    assert wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    assert wait_until(lambda: not still_alive(below), what="the end of the sandbox")
 
 
 def test_interrupt_before_the_code_runs(droste, tmp_path):
@@ -228,7 +228,7 @@ def test_interrupt_before_the_code_runs(droste, tmp_path):
     os.kill(process.pid, signal.SIGINT)
     result = finish(process)
     assert result.status in (130, -signal.SIGINT)
-    assert wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    assert wait_until(lambda: not still_alive(below), what="the end of the sandbox")
 
 
 def test_sigkill_of_droste_leaves_no_sandbox(droste):
@@ -241,7 +241,7 @@ def test_sigkill_of_droste_leaves_no_sandbox(droste):
     process.kill()
     finish(process)
     assert len(below) >= 3
-    assert wait_until(lambda: not still_alive(below), 2, "the end of the sandbox")
+    assert wait_until(lambda: not still_alive(below), what="the end of the sandbox")
 
 
 # ---- output ----
@@ -793,6 +793,6 @@ def test_a_host_killed_while_it_starts_leaves_the_users_files(droste, level):
         process = droste.start("exec", "-c", "import time; time.sleep(9)", "--isolation", level)
         time.sleep(milliseconds / 1000)
         process.kill()
-        process.wait(20)
+        process.wait()
     time.sleep(0.5)
     assert os.path.exists(mark)

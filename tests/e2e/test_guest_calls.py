@@ -69,10 +69,10 @@ def test_a_call_that_waits_for_its_turn_loses_no_time(sub):
     """There: a batch is asked one by one, and the wait counts against the time of each call, so
     that half of them fail. Here: where one at a time is what was set, the last waits longer than a
     call may take, and is answered."""
-    result, server = sub("SUBMIT(llm_query_batched(['x'] * 6))",
-                         [line("sub", "in", delay_ms=500, repeat=True)],
-                         "--concurrency", "1", "--llm-call-timeout", "2", "--retries", "0")
-    assert result["submit"] == {"output": ["in"] * 6} and server.stats()["max_in_flight"] == 1
+    result, server = sub("SUBMIT(llm_query_batched(['x'] * 13))",
+                         [line("sub", "in", delay_ms=250, repeat=True)],
+                         "--concurrency", "1", "--llm-call-timeout", "3", "--retries", "0")
+    assert result["submit"] == {"output": ["in"] * 13} and server.stats()["max_in_flight"] == 1
 
 
 def test_a_long_call_is_made_once(sub):

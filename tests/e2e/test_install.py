@@ -114,9 +114,9 @@ def test_an_interrupt_ends_the_build(droste, permitted, wheels):
     make_sdist(wheels, "slow", "import time; time.sleep(1000)")
     process = droste.start("exec", *permitted, "--sdists", "yes", "-c", "%pip install slow")
     building = os.path.join(droste.home, ".cache", "droste", "packages", "building")
-    wait_until(lambda: os.path.isdir(building) and set(os.listdir(building)) - {".lock"}, 60)
+    wait_until(lambda: os.path.isdir(building) and set(os.listdir(building)) - {".lock"})
     process.send_signal(signal.SIGINT)
-    finish(process, 60)
+    finish(process)
     assert droste("exec", *permitted, "-c", "%pip install hello").out == "installed hello==1.0\n"
     assert set(os.listdir(building)) == {".lock"}
 
@@ -128,25 +128,31 @@ def test_what_a_killed_host_showed_is_removed_by_the_next(droste, permitted):
         assert host.poll() is None
     assert len(shown(droste)) == 1
     host.send_signal(signal.SIGKILL)
-    finish(host, 20)
+    finish(host)
     assert droste("exec", *permitted, "-c", "print(1)").out == "1\n"
     assert shown(droste) == []
 
 
 def test_the_host_serves_other_calls_while_it_builds(droste, permitted, wheels, serve, tmp_path):
-    make_sdist(wheels, "slow", "import time; time.sleep(2)")
+    go = os.path.join(wheels, "go")
+    make_sdist(wheels, "slow",
+               "import os, time\n    while not os.path.exists(%r): time.sleep(0.05)" % go)
     turns = [repl("import threading\norder = []\n"
                   "def install():\n    install_packages(['slow'])\n    order.append('built')\n"
                   "t = threading.Thread(target=install); t.start()\n"
-                  "llm_query('first'); order.append('asked'); t.join()\nSUBMIT(' '.join(order))")]
+                  "llm_query('first'); order.append('asked'); llm_query('second'); t.join()\n"
+                  "SUBMIT(' '.join(order))")]
     life = Life(droste, serve(turns=turns), tmp_path, *permitted, "--sdists", "yes")
-    assert life.whole().json["answer"] == "asked built"
+    process = life.start()
+    wait_until(lambda: life.server.stats()["requests"] == 3, what="the calls")
+    open(go, "w").close()
+    assert finish(process).json["answer"] == "asked built"
 
 
 def kill_after_installing(droste, life, gate):
     gate.shut()
     process = life.start()
-    wait_until(lambda: begun(droste) and len(droste.record.cells) == 2, 60)
+    wait_until(lambda: begun(droste) and len(droste.record.cells) == 2)
     process.kill()
     finish(process)
 

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from harness import repl, write_replay
+from harness import PATIENCE, repl, write_replay
 
 ANSWER = repl("SUBMIT(output=1)")
 
@@ -111,7 +111,8 @@ def test_process_substitution_is_read(droste, place, name):
                     for word in arguments(words, place, "PATH"))
     done = subprocess.run(["bash", "-c", '"%s" %s' % (droste.program, line)], env={**droste.env},
                           cwd=place,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=PATIENCE)
     assert done.returncode == 0, done
     if name == "tasks":
         assert json.loads((place / "out").read_text())["id"] == "a"

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from droste_cli import ROOT, droste
+from harness import wait_until
 
 EXAMPLE = os.path.join(ROOT, "examples", "bridge.py")
 BRIDGE = "bridge:" + EXAMPLE
@@ -116,7 +117,7 @@ def test_nothing_is_left(tmp_path):
     code = ("import subprocess; subprocess.Popen(['sh', '-c', 'sleep 1000; : %s'], "
             "start_new_session=True); print('started')" % mark)
     assert parsed(cell(tmp_path, BRIDGE, code))["stdout"] == "started\n"
-    assert still_running("[;] : " + mark) == ""
+    wait_until(lambda: not still_running("[;] : " + mark), what="its end")
 
 
 def test_a_command_that_ends_is_reported(tmp_path):

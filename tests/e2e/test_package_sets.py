@@ -236,7 +236,7 @@ def test_two_concurrent_builds_make_one(droste, wheels):
     both = [droste.start("exec", "--find-links", wheels, "--package-index", "none", "--packages",
                          "slow", "--sdists", "yes", "-c", "import slow; print(slow.built)")
             for _ in range(2)]
-    ends = [finish(process, 60) for process in both]
+    ends = [finish(process) for process in both]
     assert [e.out for e in ends] == ["True\n"] * 2, [e.err for e in ends]
     assert sum(BUILDING in e.err for e in ends) == 1
     assert len(sets(droste)) == 1
@@ -250,7 +250,7 @@ def test_a_killed_build_leaves_nothing(droste, use, wheels, how):
                            "slow", "--sdists", "yes", "-c", "1")
     wait_until(lambda: os.path.isdir(cache(droste, "building")) and leftovers(droste))
     process.send_signal(how)
-    finish(process, 20)
+    finish(process)
     assert use("import hello; print(hello.word)", "hello").out == "hello\n"
     assert leftovers(droste) == [] and len(sets(droste)) == 1
 

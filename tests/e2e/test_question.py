@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from harness import answered, repl
+from harness import PATIENCE, answered, repl
 
 SAID = repl("SUBMIT(answer='fine')")
 
@@ -58,6 +58,6 @@ def test_a_reader_that_leaves_early_ends_help_quietly(droste):
     """`droste exec --help all | head -1`."""
     shell = 'set -o pipefail; "$0" exec --help all | head -1; echo "$?"'
     done = subprocess.run(["bash", "-c", shell, droste.program], capture_output=True, text=True,
-                          timeout=40)
+                          timeout=PATIENCE)
     first, status = done.stdout.splitlines()
     assert first.startswith("usage: droste exec") and done.stderr == "" and status in ("0", "141")

@@ -357,7 +357,7 @@ def test_money_cannot_be_limited_without_a_price(tree):
 def test_so_many_children_are_at_work_at_once(tree):
     """--max-children bounds them, and it is used to the full."""
     script = [line("root", repl("SUBMIT(len(rlm_query_batched(['q'] * 9)))")),
-              line("one", repl("SUBMIT(1)"), delay_ms=100, repeat=True)]
+              line("one", repl("SUBMIT(1)"), gate=3, delay_ms=100, repeat=True)]
     result, server = tree(script, "--max-children", "3")
     answered(result, 9)
     assert server.stats()["max_in_flight"] == 3
@@ -402,17 +402,18 @@ def test_interrupt_ends_the_whole_tree(tree, droste, where):
     """Ctrl-C ends every run of a tree: no sandbox is left, no call is open, each is `cancelled` in
     the record."""
     process, server = tree.start(ends_in(where))
-    wait_until(lambda: begun(server, droste, where), 30, "the children of the children")
+    wait_until(lambda: begun(server, droste, where), what="the children of the children")
     below = descendants(process.pid)
     os.kill(process.pid, signal.SIGINT)
     result = finish(process)
     assert result.status == 130 and result.json["status"] == "cancelled"
     assert len(below) >= 2 * (1 + 2 * CHILDREN)      # a keeper and a worker each
-    assert wait_until(lambda: not still_alive(below), 5, "the end of the sandboxes")
+    assert wait_until(lambda: not still_alive(below), what="the end of the sandboxes")
     assert [run["status"] for run in runs(droste)] == ["cancelled"] * (1 + 2 * CHILDREN)
     assert_closed(droste)
     if where == "model":
-        wait_until(lambda: server.stats()["cancelled"] == CHILDREN, 5, "the end of the calls")
+        wait_until(lambda: server.stats()["cancelled"] == CHILDREN,
+                   what="the end of the calls")
         assert result.json["usage"]["attempts"] == server.stats()["requests"]
 
 
@@ -423,7 +424,7 @@ def test_time_of_the_run_ends_the_whole_tree(tree, droste):
     assert {run["status"] for run in runs(droste)} <= {"timeout", "cancelled"}
     assert_closed(droste)
     wait_until(lambda: server.stats()["cancelled"]
-               == server.stats()["models"].get("scripted-two", 0), 5, "the end of the calls")
+               == server.stats()["models"].get("scripted-two", 0), what="the end of the calls")
 
 
 GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
@@ -447,7 +448,7 @@ def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, message
     answered(result, "went on")
     assert [run["status"] for run in runs(droste, 1)] == [status] * 6
     assert_closed(droste)
-    wait_until(lambda: server.stats()["cancelled"] == 6, 5, "the end of the calls")
+    wait_until(lambda: server.stats()["cancelled"] == 6, what="the end of the calls")
     assert result.json["usage"]["calls"] == server.stats()["requests"]
 
 
@@ -470,8 +471,9 @@ def test_a_submission_ends_children_in_flight(tree, droste):
     """A run that has its answer ends the children that its threads still wait for."""
     script = [line("root",
                    repl(
-        "import threading, time\nthreading.Thread(target=rlm_query, args=('q',)).start()\n"
-        "time.sleep(1)\nSUBMIT('done')")), line("one", hang=True)]
+        "import threading\nthreading.Thread(target=rlm_query, args=('q',)).start()\n"
+        "SUBMIT(llm_query('both'))")), line("one", "done", "both", gate=2),
+              line("one", hang=True)]
     result, server = tree(script)
     answered(result, "done")
     assert [run["status"] for run in runs(droste, 1)] == ["cancelled"]

@@ -331,7 +331,7 @@ def test_a_thread_may_take_as_long_as_it_did(droste, serve, tmp_path, delay):
     process = life.start()
     wait_until(lambda: begun(droste)
                and len([c for c in droste.record.calls if c["status"] == "ok"]) == 2,
-               60, what="its call")
+               what="its call")
     kill(process)
     assert [c["status"] for c in droste.record.calls] == ["ok", "running", "ok"]
     result = life.resume()
@@ -436,14 +436,17 @@ def test_refusal_in_a_finished_cell_is_no_other_path(interrupted, droste):
 def test_recording_goes_on_where_it_was(droste, replay):
     """A run over `replay:FILE` goes on behind the lines that were used, and --record holds each
     call once."""
-    model = replay(repl("a = llm_query_batched(['x', 'x'])"),
-                   repl("import os, time\nSUBMIT([a, llm_query('x')])"),
-                   {"content": "A", "depth": 1}, {"content": "B", "depth": 1},
-                   {"content": "C", "depth": 1, "delay_ms": 1500})
+    def lines(**last):
+        return replay(repl("a = llm_query_batched(['x', 'x'])"),
+                      repl("import os, time\nSUBMIT([a, llm_query('x')])"),
+                      {"content": "A", "depth": 1}, {"content": "B", "depth": 1},
+                      {"content": "C", "depth": 1, **last})
+    model = lines(delay_ms=600000)
     process = droste.start("run", "--question", "q", "--json", "--model", model, "--record",
                            "calls.jsonl")
     wait_until(lambda: begun(droste) and len(droste.record.calls) == 5, what="the call")
     kill(process)
+    lines()
     result = droste("runs", "resume", droste.record.run["id"], "--json")
     assert result.json["answer"] == [["A", "B"], "C"], result
     with open(os.path.join(droste.home, "calls.jsonl")) as f:
@@ -506,14 +509,16 @@ def test_only_one_takes_the_run(interrupted, droste, tmp_path):
 
 def test_anybody_resumes_their_run(anybody):
     """As root and as an ordinary user, behind the full wall."""
-    place = os.path.dirname(anybody.home)
-    model = write_replay(os.path.join(place, "r.jsonl"), repl("x = llm_query('a')"),
-                         repl("SUBMIT(x + llm_query('b'))"),
-                         {"content": "A", "depth": 1},
-                         {"content": "B", "depth": 1, "delay_ms": 2000})
-    os.chmod(os.path.join(place, "r.jsonl"), 0o644)
+    path = os.path.join(os.path.dirname(anybody.home), "r.jsonl")
+
+    def lines(**last):
+        return write_replay(path, repl("x = llm_query('a')"), repl("SUBMIT(x + llm_query('b'))"),
+                            {"content": "A", "depth": 1}, {"content": "B", "depth": 1, **last})
+    model = lines(delay_ms=600000)
+    os.chmod(path, 0o644)
     process = anybody.start("run", "--question", "q", "--model", model)
     wait_until(lambda: begun(anybody) and len(anybody.record.calls) == 4, what="the call")
     kill(process)
+    lines()
     result = anybody("runs", "resume", anybody.record.run["id"], "--json")
     assert result.json["answer"] == "AB" and result.json["isolation"] == "full", result

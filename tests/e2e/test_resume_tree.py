@@ -311,13 +311,16 @@ def test_limit_on_calls_counts_the_tree_once(interrupted):
 def test_recording_goes_on_where_it_was(droste, replay):
     """A tree over `replay:FILE` passes over the lines that its first life was given, those of
     children too."""
-    model = replay(repl("a = [rlm_query('q') for i in range(2)]"),
-                   repl("SUBMIT([a, rlm_query('q')])"),
-                   *[{"content": repl("SUBMIT(llm_query('x'))"), "depth": 1} for _ in range(3)],
-                   {"content": "A", "depth": 2}, {"content": "B", "depth": 2},
-                   {"content": "C", "depth": 2, "delay_ms": 1500})
+    def lines(**last):
+        return replay(repl("a = [rlm_query('q') for i in range(2)]"),
+                      repl("SUBMIT([a, rlm_query('q')])"),
+                      *[{"content": repl("SUBMIT(llm_query('x'))"), "depth": 1} for _ in range(3)],
+                      {"content": "A", "depth": 2}, {"content": "B", "depth": 2},
+                      {"content": "C", "depth": 2, **last})
+    model = lines(delay_ms=600000)
     process = droste.start("run", "--question", "q", "--json", "--model", model)
     wait_until(lambda: begun(droste) and len(droste.record.calls) == 8, what="the call")
     kill(process)
+    lines()
     result = droste("runs", "resume", droste.record.runs[0]["id"], "--json")
     assert result.json["answer"] == [["A", "B"], "C"] and len(droste.record.runs) == 4, result

@@ -2,12 +2,12 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 import roots
 from droste_cli import DROSTE
+from harness import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -140,13 +140,10 @@ def test_the_interpreter_ends_with_a_killed_host(root, tmp_path):
                             stdout=subprocess.PIPE, text=True,
                             env={**os.environ, "DROSTE_DATABASE": "none"})
     assert host.stdout.readline() == "up\n"
-    assert sleeping(mark)
+    wait_until(lambda: sleeping(mark), what="the program of the interpreter")
     host.send_signal(signal.SIGKILL)
     host.wait()
-    deadline = time.monotonic() + 20
-    while sleeping(mark) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not sleeping(mark)
+    wait_until(lambda: not sleeping(mark), what="its end")
 
 
 def sleeping(mark):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness import finish, repl, wait_until, write_replay
+from harness import finish, process_stat, repl, wait_until, write_replay
 from lives import settle
 
 SOURCE = '''import functools
@@ -159,9 +159,8 @@ def test_the_time_of_a_program_is_limited_and_all_of_it_ends(droste, place):
                  "try: slow()\nexcept TimeoutError as e: SUBMIT(e=str(e), n=look(n=1)['n'])",
                  "--tool", "slow=./slow", "--tool-timeout", "2")["submit"]
     assert found == {"e": "no answer within 2 s (tool-timeout); the call was cancelled", "n": 1}
-    for pid in (place.path / "pids").read_text().split():
-        assert not os.path.exists("/proc/%s"
-                                  % pid) or "Z" in open("/proc/%s/stat" % pid).read().split()[2]
+    for pid in map(int, (place.path / "pids").read_text().split()):
+        wait_until(lambda: (process_stat(pid) or "X")[0] in "ZX", what="the end of the program")
 
 
 def test_so_many_programs_run_at_once_and_the_others_wait(droste, place):

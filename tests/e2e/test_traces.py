@@ -127,7 +127,8 @@ def test_a_step_that_has_not_ended_has_no_span(droste, replay):
     """Of a run that was killed: what ended is there, under parents that are not."""
     model = replay(repl("print(1)"), {"content": "late", "delay_ms": 60000})
     process = droste.start("run", "--question", "q", "--model", model)
-    wait_until(lambda: os.path.exists(droste.record.path) and droste.lines("cell"))
+    wait_until(lambda: os.path.exists(droste.record.path)
+               and [cell for cell in droste.lines("cell") if cell["ended"]], what="a cell")
     kill_tree(process.pid)
     process.wait()
     trace, = spans_of(droste)

@@ -42,7 +42,7 @@ def test_uv_resolves_from_a_directory_of_wheels(use):
     assert use("--packages", "hello").out == "2.0 uv\n"
     assert use("--packages", "hello<2").out == "1.0 uv\n"
     missing = use("--packages", "hello,nothing")
-    assert missing.status != 0 and "nothing was not found" in missing.err, missing.err
+    assert missing.status != 0 and "nothing" in missing.err, missing.err
 
 
 def test_uv_enforces_hashes_of_requirements_files(use, wheels, tmp_path):
@@ -53,7 +53,7 @@ def test_uv_enforces_hashes_of_requirements_files(use, wheels, tmp_path):
         file.write_text("hello==1.0 --hash=sha256:%s\n" % digest)
         result = use("--requirements", str(file))
         assert result.out == ("1.0 uv\n" if digest == right else ""), result.err
-        assert digest == right or "Hash mismatch" in result.err
+        assert digest == right or "hash" in result.err.lower(), result.err
 
 
 def test_uv_refuses_sdists_unless_they_are_allowed(use, wheels):
@@ -104,7 +104,7 @@ def test_uv_reads_its_lock_file_and_enforces_its_hashes(use, wheels, index, tmp_
         result = use("--package-index", url, "--requirements", str(tmp_path / "uv.lock"),
                      links=None)
         assert result.out == ("1.0 uv\n" if version == "1.0" else ""), result.err
-        assert version == "1.0" or "Hash mismatch" in result.err, result.err
+        assert version == "1.0" or "hash" in result.err.lower(), result.err
 
 
 def test_uv_reaches_the_index_and_nothing_else(use, index):

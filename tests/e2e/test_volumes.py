@@ -264,7 +264,7 @@ def test_a_run_that_is_resumed_finds_the_volume_as_it_is_now(own):
 
 # ---- sharing ----
 
-def start_holding(droste, name="v", seconds=30):
+def start_holding(droste, name="v", seconds=600):
     """A session that has the volume until it is killed, and has written `held`."""
     process = droste.start("exec", "-c", "save_to_volume('held', 'x')\nprint('here', flush=True)\n"
                            "import time; time.sleep(%d)" % seconds, "--volume-name", name,
@@ -317,7 +317,7 @@ def test_a_session_ends_and_lets_go(own):
     process = start_holding(own)
     os.kill(process.pid, signal.SIGKILL)
     finish(process)
-    assert own("volume", "snapshot", "v", "s").status == 0
+    wait_until(lambda: own("volume", "snapshot", "v", "s").status == 0, what="the volume")
 
 
 # ---- refusals ----
@@ -425,13 +425,14 @@ def test_a_session_over_the_quota_is_ended(volumes, level):
     volumes("volume", "create", "v", "--volume-size", "8M")
     result = volumes.cell("""
 import os, time
-for i in range(400):
+for i in range(100):
     open(os.environ["DROSTE_VOLUME"] + "/f%d" % i, "wb").write(bytes(1 << 20))
     time.sleep(0.02)
+time.sleep(600)
 """, "--volume-name", "v", "--isolation", level)
     assert result["status"] == "killed" and result["killed"] == "volume size" and not result[
         "alive"], result
-    assert "droste volume limit" in result["error"]["message"] and result["seconds"] < 8
+    assert "droste volume limit" in result["error"]["message"]
     assert result["resources"]["limits"]["volume-size"] == {"value": 8 << 20, "by": "host"}
     used = volumes("volume", "du", "v", "--json").json
     assert used["size"] > used["size_limit"] == 8 << 20
@@ -455,7 +456,7 @@ open("/data/closed/f", "w").close()
 for i in range(200):
     os.link("/data/closed/f", "/data/closed/f%d" % i)
 os.chmod("/data/closed", 0)
-time.sleep(8)
+time.sleep(600)
 """, "--volume-name", "v", "--isolation", "full")
     assert result["killed"] == "volume files", result
     assert own("volume", "du", "v", "--json").json["files"] > 100
