@@ -11,9 +11,13 @@ import subprocess
 import pytest
 from batches import LENGTH, results, some, tasks
 from harness import finish, repl, wait_until, write_replay
+from lives import Gate
 
-# Two turns, and a call in each: four calls a run. The second turn takes its time.
-def slow_model(path, ms=100):
+HELD = 600000       # ms: until the test ends the batch
+
+
+# Two turns, and a call in each: four calls a run. The second turn and its call take so long.
+def slow_model(path, ms=0, **call):
     return write_replay(path,
                         {"content": repl("a = llm_query('one ' + context)"), "contains": "How long",
                          "repeat": True},
@@ -21,7 +25,13 @@ def slow_model(path, ms=100):
                          "repeat": True,
                          "delay_ms": ms},
                         {"content": "1", "depth": 1, "contains": "one", "repeat": True},
+                        *([{"content": "2", "depth": 1, "repeat": True, **call}] if call else []),
                         {"content": "2", "depth": 1, "repeat": True, "delay_ms": ms})
+
+
+@pytest.fixture
+def gate(tmp_path):
+    return Gate(tmp_path / "gate")
 
 
 def turns(droste, number):
@@ -59,12 +69,17 @@ def test_every_task_has_a_result_with_its_run_and_usage(droste, batch):
         line["usage"]["input_tokens"] for line in lines.values())
 
 
-def test_results_come_in_the_order_of_completion(droste, batch, tmp_path):
-    """A task that waits for its model does not keep the next one's result back."""
+def test_results_come_in_the_order_of_completion(droste, batch, replay, gate):
+    """A task that takes its time does not keep the next one's result back."""
     tasks(droste, {"id": "slow", "question": "wait"}, {"id": "fast", "question": "go"})
-    model = write_replay(tmp_path / "m", {"content": repl("SUBMIT(answer=1)"), "contains": "go"},
-                         {"content": repl("SUBMIT(answer=1)"), "contains": "wait", "delay_ms": 700})
-    assert batch(model=model).status == 0
+    gate.shut()
+    model = replay({"content": repl("SUBMIT(answer=1)"), "contains": "go"},
+                   {"content": repl(gate.code + "SUBMIT(answer=1)"), "contains": "wait"})
+    process = batch(*gate.flags, model=model, start=True)
+    wait_until(lambda: os.path.exists(os.path.join(droste.home, "results.jsonl"))
+               and results(droste), what="a result")
+    gate.open()
+    assert finish(process).status == 0
     assert [line["id"] for line in results(droste)] == ["fast", "slow"]
 
 
@@ -255,7 +270,7 @@ def test_a_killed_task_goes_on_with_its_own_type_of_answer(droste, batch, tmp_pa
         return write_replay(tmp_path / "m", {"content": repl("a = llm_query('x')")},
                             {"content": "7", "depth": 1},
                             {"content": repl("SUBMIT(total=int(a))"), "delay_ms": ms})
-    process = batch("--answer-schema", '{"type": "string"}', model=model(30000), start=True)
+    process = batch("--answer-schema", '{"type": "string"}', model=model(HELD), start=True)
     wait_until(lambda: turns(droste, 2), what="the second turn")
     process.kill()
     finish(process)
@@ -375,14 +390,16 @@ def test_a_killed_batch_goes_on_and_pays_for_nothing_twice(droste, batch, tmp_pa
     """Killed when some runs have ended and some are in their second turn: each task has one run and
     one line, each run its four calls, and only those that were under way were made again."""
     tasks(droste, *[{**t, "expected": "12"} for t in some(10)])
-    model = slow_model(tmp_path / "m", 300)
+    model = slow_model(tmp_path / "m", contains="two xxxxxx", delay_ms=HELD)
     process = batch("--concurrency", "4", model=model, start=True)
-    wait_until(lambda: turns(droste, 1) >= 7 and turns(droste, 2) >= 6, what="the middle")
+    wait_until(lambda: turns(droste, 2) == 10 and calls_by_run(droste) == [4] * 10,
+               what="the calls of the last four")
     process.kill()
     finish(process)
+    slow_model(tmp_path / "m")
     ended = {row["id"]: row["ended_ms"] for row in droste.record.calls if row["status"] == "ok"}
     running = [run for run in droste.record.runs if run["status"] == "running"]
-    assert running and ended
+    assert len(running) == 4 and len(ended) == 36
     r = batch("--concurrency", "4", "--grader", "exact", model=model)
     assert r.status == 0 and r.json["passed"] == 10 - r.json["earlier"], r
     assert r.json["resumed"] == len(running)
@@ -445,13 +462,17 @@ def test_what_is_no_file_of_results_is_left_alone(droste, batch):
     assert open(path).read() == before
 
 
-def test_two_batches_do_not_write_one_file(droste, batch, tmp_path):
+def test_two_batches_do_not_write_one_file(droste, batch, tmp_path, gate):
     """The second is refused while the first one runs, and not afterwards."""
     tasks(droste, *some(2))
-    process = batch(model=slow_model(tmp_path / "m", 1500), start=True)
+    gate.shut()
+    model = write_replay(tmp_path / "m", {"content": repl(gate.code + "SUBMIT(answer=1)"),
+                                          "repeat": True})
+    process = batch(*gate.flags, model=model, start=True)
     wait_until(lambda: turns(droste, 1), what="the first")
     r = batch()
     assert r.status == 2 and "another batch is writing" in r.complaint, r
+    gate.open()
     assert finish(process).status == 0
     assert batch().status == 0
 
@@ -459,8 +480,7 @@ def test_two_batches_do_not_write_one_file(droste, batch, tmp_path):
 def test_a_task_that_is_asked_otherwise_begins_anew(droste, batch, tmp_path):
     """An interrupted run of the same id is only gone on with if it was asked the same."""
     tasks(droste, *some(1))
-    model = slow_model(tmp_path / "m", 3000)
-    process = batch(model=model, start=True)
+    process = batch(model=slow_model(tmp_path / "m", HELD), start=True)
     wait_until(lambda: turns(droste, 2), what="the second turn")
     process.kill()
     finish(process)
@@ -485,15 +505,14 @@ def test_an_interrupt_suspends_runs(droste, batch, tmp_path):
     """Ctrl-C: no line for what did not end, `interrupted` in the record, and the same command goes
     on."""
     tasks(droste, *some(6))
-    model = slow_model(tmp_path / "m", 400)
-    process = batch("--concurrency", "3", model=model, start=True)
-    wait_until(lambda: turns(droste, 2) >= 3, what="the second turns")
+    process = batch("--concurrency", "3", model=slow_model(tmp_path / "m", HELD), start=True)
+    wait_until(lambda: turns(droste, 2) == 3, what="the second turns")
     process.send_signal(signal.SIGINT)
     stopped = finish(process)
     assert stopped.status == 130 and stopped.json["stopped"] == "interrupt", stopped
-    assert stopped.json["interrupted"] == 3 and stopped.json["left"] == 6 - len(results(droste))
-    assert [run["status"] for run in droste.record.runs].count("interrupted") == 3
-    r = batch("--concurrency", "3", model=model)
+    assert stopped.json["interrupted"] == 3 and stopped.json["left"] == 6 and not results(droste)
+    assert [run["status"] for run in droste.record.runs] == ["interrupted"] * 3
+    r = batch("--concurrency", "3", model=slow_model(tmp_path / "m"))
     assert r.status == 0 and r.json["resumed"] == 3 and calls_by_run(droste) == [4] * 6, r
 
 
@@ -521,7 +540,7 @@ def test_a_call_under_way_that_does_not_fit_stays_under_way(droste, batch, tmp_p
     """Killed in the middle of a call, of the loop or of its code, and gone on with where the limit
     is reached: the record is as it was, and with more allowed that call is made again."""
     tasks(droste, {"id": "t", "question": "?"}, {"id": "spent", "question": "!"})
-    slow = {"delay_ms": 30000, "repeat": True}
+    slow = {"delay_ms": HELD, "repeat": True}
     lines = [{"content": repl(code), "repeat": True}, {"content": "1", "depth": 1, "repeat": True}]
     lines["llm" in code].update(slow)
     process = batch("--concurrency", "1", model=write_replay(tmp_path / "m", *lines), start=True)
@@ -577,7 +596,7 @@ def test_the_time_of_the_batch_is_limited(droste, batch, tmp_path):
     """What has begun by then is suspended, and nothing has a result; without the limit it goes
     on."""
     tasks(droste, *some(2))
-    r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", 30000))
+    r = batch("--batch-timeout", "1s", model=slow_model(tmp_path / "m", HELD))
     assert r.status == 3 and r.json["stopped"] == "timeout" and r.json["left"] == 2, r
     assert [run["status"] for run in droste.record.runs] == ["interrupted"] * r.json["interrupted"]
     assert results(droste) == []
@@ -641,14 +660,15 @@ def test_tasks_and_results_must_be_named(droste):
 
 # ---- what a person sees ----
 
-def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
+def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay, gate):
     """Progress is one line that is written over; what stays is the summary."""
     tasks(droste, *some(3))
+    gate.shut()
     master, slave = pty.openpty()
     process = droste.start("batch", "tasks.jsonl", "--out", "results.jsonl", "--grader", "numeric",
-                           "--model",
-                           replay({"content": LENGTH, "repeat": True, "delay_ms": 500}),
-                           stderr=slave)
+                           *gate.flags, "--model",
+                           replay({"content": repl(gate.code + "SUBMIT(answer=len(context))"),
+                                   "repeat": True}), stderr=slave)
     os.close(slave)
     seen = b""
     while True:
@@ -659,6 +679,8 @@ def test_a_terminal_shows_one_line_and_then_the_summary(droste, replay):
         if not piece:
             break
         seen += piece
+        if b"3 running" in seen:
+            gate.open()
     out = process.communicate()[0].decode()
     os.close(master)
     assert b"0/3" in seen and b"3 running" in seen and seen.endswith(
@@ -701,6 +723,6 @@ def test_nothing_is_left_running(droste, batch):
     tasks(droste, *some(30))
     process = batch("--concurrency", "10", start=True)
     assert finish(process).status == 0
-    left = subprocess.run(["ps", "-o", "pid=", "-s", str(process.pid)], stdout=subprocess.PIPE,
+    left = subprocess.run(["ps", "-o", "stat=", "-s", str(process.pid)], stdout=subprocess.PIPE,
                           text=True).stdout
-    assert left.strip() == ""
+    assert [state for state in left.split() if state[0] not in "ZX"] == []
