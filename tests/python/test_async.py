@@ -16,6 +16,13 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
+def started_with(event):
+    """A tool by which a cell says that it runs."""
+    async def started():
+        event.set()
+    return started
+
+
 def test_every_call_may_be_awaited():
     async def main():
         interp = Interpreter()
@@ -92,7 +99,7 @@ def test_a_result_that_holds_up_the_loop_has_its_tools_and_models(code):
         return await later()
 
     async def main():
-        with Interpreter(tools={"f": lambda: "said", "later": later}, execute_timeout=20,
+        with Interpreter(tools={"f": lambda: "said", "later": later}, execute_timeout=50,
                          model=answer if code.startswith("c")
                          else lambda messages: "said") as interp:
             assert interp.execute(code.replace("coroutine", "llm_query")).echo == "'said'"
@@ -103,12 +110,14 @@ def test_a_result_that_holds_up_the_loop_has_its_tools_and_models(code):
 def test_an_interrupt_is_of_the_cell_under_way():
     """Not of the next one, where nothing was."""
     async def main():
-        async with Interpreter() as interp:
+        running = asyncio.Event()
+        async with Interpreter(tools={"started": started_with(running)}) as interp:
             await interp.execute("import time")
             interp.interrupt()
             assert (await interp.execute("time.sleep(0.2); 5")).echo == "5"
-            pending = interp.execute("while True: pass")
-            asyncio.get_running_loop().call_later(0.2, interp.interrupt)
+            pending = interp.execute("started()\nwhile True: pass")
+            await running.wait()
+            interp.interrupt()
             assert (await pending).error.type == "KeyboardInterrupt"
     run(main())
 
@@ -133,7 +142,7 @@ def test_a_tool_cannot_wait_for_its_own_session():
             return (await interp.execute("1")).echo
 
         async with Interpreter(tools={"again": again, "f": lambda: interp.execute("1").echo},
-                               execute_timeout=20) as interp:
+                               execute_timeout=50) as interp:
             for code in ("again()", "f()"):
                 error = (await interp.execute(code)).error
                 assert error.type == "ToolError" and "each would wait" in error.message
@@ -181,11 +190,21 @@ def test_no_cell_runs_after_setup_code_that_failed_or_was_cancelled():
 def test_a_cancelled_wait_interrupts_its_cell_only():
     """The cell stops, its variables stay, other sessions go on."""
     async def main():
-        async with Interpreter() as interp, Interpreter() as other:
-            beside = other.execute("import time\ntime.sleep(0.6)\n'done'")
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(interp.execute("x = 1\nwhile True: pass"), 0.2)
+        running, go_on = asyncio.Event(), asyncio.Event()
+
+        async def wait():
+            await go_on.wait()
+
+        async with Interpreter(tools={"started": started_with(running)}) as interp, \
+                Interpreter(tools=[wait]) as other:
+            beside = other.execute("wait()\n'done'")
+            waits = asyncio.ensure_future(interp.aexecute("x = 1\nstarted()\nwhile True: pass"))
+            await running.wait()
+            waits.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waits
             assert (await interp.execute("x")).echo == "1"
+            go_on.set()
             assert (await beside).echo == "'done'"
     run(main())
 
@@ -248,17 +267,21 @@ def test_tools_and_models_have_the_context_of_their_cell():
 
 def test_abandoned_async_tools_are_cancelled():
     async def main():
-        cancelled = asyncio.Event()
+        begun, cancelled = asyncio.Event(), asyncio.Event()
 
         async def hang():
+            begun.set()
             try:
                 await asyncio.sleep(60)
             finally:
                 cancelled.set()
 
-        async with Interpreter(tools=[hang], execute_timeout=1) as interp:
-            assert (await interp.execute("hang()")).status == "timeout"
-            await asyncio.wait_for(cancelled.wait(), 10)
+        async with Interpreter(tools=[hang]) as interp:
+            seconds = 0.5
+            while not begun.is_set():       # a deadline that comes before the call says nothing
+                assert (await interp.execute("hang()", timeout=seconds)).status == "timeout"
+                seconds *= 2
+            await cancelled.wait()
             assert (await interp.execute("1")).ok
     run(main())
 
@@ -356,8 +379,9 @@ def test_a_forgotten_session_of_a_loop_is_closed_by_it():
             with pytest.warns(ResourceWarning):
                 del interp
                 gc.collect()
-            await asyncio.sleep(0.05)
-            assert other._engine.users == 1 and (await other.execute("1")).ok
+            while other._engine.users > 1:
+                await asyncio.sleep(0.01)
+            assert (await other.execute("1")).ok
     run(main())
 
 
@@ -511,7 +535,8 @@ def test_a_cancelled_command_is_killed():
             with pytest.raises(asyncio.CancelledError):
                 await task
             await has_ended(interp, "long")
-            assert (await interp.acommands.run("pgrep -x sleep")).stdout == ""
+            while (await interp.acommands.run("pgrep -x sleep")).stdout:
+                await asyncio.sleep(0.01)
             assert (await other).stdout == "fine\n"
     run(main())
 

@@ -1,13 +1,14 @@
 """Checkpoints: states of a session to go back to, made by hand and before each cell."""
 import asyncio
+import time
 
 import pytest
 
 import droste
+from deadlines import DEAF, cut_short
 from droste import Interpreter
 from hostile_guest import PATCH
 
-STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
 THREAD = ("import threading; e = threading.Event()\n"
           "threading.Thread(target=e.wait, name='w').start()")
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
@@ -51,8 +52,10 @@ def test_a_checkpoint_survives_what_kills_the_session(level):
     with Interpreter(isolation=level, grace=0.1) as interp:
         interp.execute("x = 1")
         checkpoint = interp.checkpoint()
-        for death, status in ((STUBBORN, "timeout"), ("import os; os._exit(3)", "killed")):
-            r = interp.execute(death, timeout=0.1 if status == "timeout" else 60)
+        for death, status in ((DEAF + "while True: pass", "timeout"),
+                              ("import os; os._exit(3)", "killed")):
+            r = (cut_short(interp, death, lambda result: not result.alive) if status == "timeout"
+                 else interp.execute(death))
             assert (r.status, r.alive, r.rolled_back) == (status, False, None)
             interp.rollback(checkpoint)
             assert interp.alive
@@ -69,11 +72,12 @@ def test_checkpoints_form_a_tree(interp):
     left = interp.checkpoint()
     interp.rollback(root)
     right = interp.checkpoint()
+    while not all(c.memory > 0 for c in interp.checkpoints()):
+        time.sleep(0.01)    # that of a fork which has not begun is not known
     tree = {c.id: c for c in interp.checkpoints()}
     assert [(c.id, c.parent, c.current) for c in tree.values()] == [
         (root, 0, False), (left, root, False), (right, root, True)]
     assert tree[root].cell == tree[right].cell < tree[left].cell
-    assert all(c.memory > 0 for c in tree.values())
     interp.forget(root)
     assert [(c.id, c.parent) for c in interp.checkpoints()] == [(left, 0), (right, 0)]
     interp.rollback(left)
@@ -235,7 +239,8 @@ def test_a_killed_cell_is_undone(level):
         interp.execute("x = [1]")
         traceback = interp.execute("1 / 0").error.traceback
         number = int(traceback.split("<cell ")[1].split(">")[0])
-        r = interp.execute("x.append(2)\n" + STUBBORN, timeout=0.1)
+        r = cut_short(interp, DEAF + "x.append(2)\nwhile True: pass",
+                      lambda result: result.rolled_back is not None)
         assert (r.status, r.alive, r.rolled_back) == ("timeout", True, number)
         assert r.error.message.endswith("was killed; rolled back to cell %d" % number)
         assert r.json["rolled_back"] == number
@@ -251,7 +256,8 @@ def test_a_cell_that_ends_is_not_undone():
     with Interpreter(checkpoint="auto", grace=60) as interp:
         r = interp.execute("x = 1; 1 / 0")
         assert (r.status, r.rolled_back) == ("error", None) and r.json["rolled_back"] is None
-        assert interp.execute("x += 1\nwhile True: pass", timeout=0.2).rolled_back is None
+        r = cut_short(interp, "x += 1\nwhile True: pass", lambda result: value(interp, "x") == 2)
+        assert (r.status, r.rolled_back) == ("timeout", None)
         assert value(interp, "x") == 2
     with Interpreter() as interp:
         r = interp.execute(DIE)

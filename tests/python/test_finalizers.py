@@ -47,7 +47,7 @@ def test_a_fork_collected_in_a_models_thread_does_not_wait_for_the_cell():
         warnings.simplefilter("ignore", ResourceWarning)
         with Interpreter(model=model, retries=0) as interp:
             forks = [interp.fork()]
-            result = interp.execute("llm_query('?')", timeout=10)
+            result = interp.execute("llm_query('?')", timeout=60)
             assert result.echo == "'answered'", result
     assert [engine.id for engine in _engine._idle].count(interp._engine.id) == 1
 
@@ -60,5 +60,5 @@ def test_a_template_collected_in_a_models_thread_does_not_wait_for_the_cell():
 
     with Interpreter(model=model, retries=0) as interp:
         templates = [interp.template()]
-        result = interp.execute("llm_query('?')", timeout=10)
+        result = interp.execute("llm_query('?')", timeout=60)
         assert result.echo == "'answered'", result

@@ -90,7 +90,7 @@ def test_settings_are_keywords():
         assert interp.isolation == "process"
         assert interp.execute("while True: pass").status == "timeout"
         assert interp.execute("while True: pass", timeout=0.5).status == "timeout"
-        assert interp.execute("SUBMIT(n=base + 2)").n == 42
+        assert interp.execute("SUBMIT(n=base + 2)", timeout=60).n == 42
     with pytest.raises(droste.ArgumentError, match="did you mean 'memory'"):
         Interpreter(memry="1G")
     with pytest.raises(droste.ArgumentError, match="memory"):
@@ -355,7 +355,7 @@ def test_what_an_engine_calls_cannot_use_its_session(use):
 
     for threads, tool in ((False, lambda: use(interp)), (True, lambda: use(interp)),
                           (False, later)):
-        with Interpreter(tools={"again": tool}, tool_threads=threads, execute_timeout=20) as interp:
+        with Interpreter(tools={"again": tool}, tool_threads=threads, execute_timeout=60) as interp:
             error = interp.execute("again()").error
             assert error.type == "ToolError" and " cannot " in error.message
             assert interp.execute("2").echo == "2"
@@ -367,7 +367,7 @@ def test_tools_in_threads_wait_for_each_other():
     both = threading.Barrier(2)
 
     def meet():
-        both.wait(20)
+        both.wait(60)
         return threading.current_thread() is threading.main_thread()
 
     code = (
@@ -401,14 +401,14 @@ def test_an_interrupt_ends_the_cell_under_way_and_no_other():
         assert interp.execute("import time; time.sleep(0.2); 5").echo == "5"
 
         def interrupt():
-            running.wait(20)
+            running.wait(60)
             interp.interrupt()
 
         thread = threading.Thread(target=interrupt)
         thread.start()
         result = interp.execute("x = 1; started()\nwhile True: pass")
         assert result.error.type == "KeyboardInterrupt"
-        thread.join(20)
+        thread.join(60)
         interp.interrupt()
         assert interp.execute("time.sleep(0.2); x").echo == "1"
 
