@@ -5,7 +5,9 @@ Each result is a bundle of media types as Jupyter has it. Updates are applied, a
 import json
 import sys
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+KernelManager.transport.default_value = "ipc"   # in the current directory; a port may be taken
 
 
 def results_of(client, code):

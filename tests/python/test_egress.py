@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import http.server
 import os
+import random
 import shutil
 import socket
 import socketserver
@@ -385,9 +386,9 @@ for name in ("rebound", "mapped"):
 class Names(socketserver.ThreadingUDPServer):
     """A name server: `known` has addresses; names that begin with "held" wait for `released`."""
     daemon_threads = True
-    address = "127.77.%d.53" % (os.getpid() % 250)
 
     def __init__(self):
+        self.address = "127.77.%d.%d" % (random.randrange(256), random.randrange(1, 255))
         super().__init__((self.address, 53), self.Query)
         self.zone, self.asked, self.released = {}, [], threading.Event()
 
@@ -445,10 +446,10 @@ with droste.Interpreter(allow_net=rules) as holder, droste.Interpreter(allow_net
 def test_names_are_absolute_and_lookups_bounded(site, tmp_path):
     """The search list of the host is not used. A sandbox whose names are not answered has two
     lookups, also if it closes the connections, and others still resolve theirs."""
+    names = Names()
     resolver = tmp_path / "resolv.conf"
     resolver.write_text("nameserver %s\nsearch corp.example\noptions ndots:5 timeout:30\n"
-                        % Names.address)
-    names = Names()
+                        % names.address)
     names.zone = {"whole.example": SERVER, "short.example.corp.example": SERVER}
     with serving(names), subprocess.Popen(
             ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"',

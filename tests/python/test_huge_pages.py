@@ -3,10 +3,18 @@ import pytest
 
 from droste import Interpreter, Template, UnsupportedError
 
+# What is advised to the kernel, `hg` in VmFlags: how much of it the kernel gives depends on the
+# memory that this machine has in one piece at the moment.
 KIB = """
 def huge_kib():
+    total = size = 0
     with open("/proc/self/smaps") as f:
-        return sum(int(line.split()[1]) for line in f if line.startswith("AnonHugePages:"))
+        for line in f:
+            if line.startswith("Size:"):
+                size = int(line.split()[1])
+            elif line.startswith("VmFlags:") and " hg" in line:
+                total += size
+    return total
 """
 
 
@@ -42,17 +50,10 @@ def test_a_large_object_has_huge_pages(interp, make):
 
 
 def test_an_ordinary_session_has_none():
-    """They are advice to the kernel, which ignores it where it gives them to everything or to
-    nothing; so this looks at the advice: `hg` in VmFlags of smaps."""
-    asked = ("with open('/proc/self/smaps') as f: SUBMIT(n=sum(' hg' in l for l in f "
-             "if l.startswith('VmFlags:')))")
-    with Interpreter() as interp:
+    """The twin is above."""
+    with Interpreter(setup_code=KIB) as interp:
         interp.execute(LARGE)
-        assert interp.execute(asked).n == 0
-    if gives_huge_pages():
-        with Interpreter(huge_pages=True) as interp:
-            interp.execute(LARGE)
-            assert interp.execute(asked).n > 0
+        assert interp.execute("SUBMIT(k=huge_kib())").k == 0
 
 
 def test_forks_and_templates_inherit_it(interp):

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.skipif(not os.path.exists(PYTHON), reason="needs build/
 
 # Runs the cells of a list and prints, for each, its status and what it showed. A kernel aborts what
 # it has received when a cell fails, unless stop_on_error is false.
-CLIENT = r"""
+#: A kernel binds the ports that its client has found free, and by then another may have them; files
+#: of the current directory are nobody else's.
+NO_PORTS = """
+import jupyter_client
+jupyter_client.KernelManager.transport.default_value = "ipc"
+"""
+CLIENT = NO_PORTS + r"""
 import json, queue, sys
 from jupyter_client import KernelManager
 
@@ -92,14 +98,14 @@ def environment(home):
 
 def python(home, *words):
     return subprocess.run([PYTHON, *map(str, words)], env=environment(home), text=True,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=120, cwd=home)
 
 
 @pytest.fixture(scope="module")
 def client(home):
     """A kernel, and a program that drives it; all tests of this file use it."""
     process = subprocess.Popen([PYTHON, "-c", CLIENT], env=environment(home), text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=home)
     yield process
     process.stdin.close()
     assert process.wait(60) == 0
@@ -238,7 +244,7 @@ def test_expressions_of_a_client_are_evaluated(client):
 
 def test_nbclient_executes_a_notebook(home):
     """as papermill and services that publish notebooks do; a failing cell stops it."""
-    done = python(home, "-c", """
+    done = python(home, "-c", NO_PORTS + """
 import json, nbclient, nbformat
 book = nbformat.v4.new_notebook()
 book.cells = [nbformat.v4.new_code_cell(c) for c in ("x = 6", "print('a')\\nx * 7", "1 / 0", "x")]
@@ -255,7 +261,7 @@ except nbclient.exceptions.CellExecutionError as error:
     assert outputs[3] == []
 
 
-SUITE = r"""
+SUITE = NO_PORTS + r"""
 import jupyter_kernel_test as suite, unittest
 class Droste(suite.KernelTests):
     kernel_name, language_name, file_extension = "droste", "python", ".py"

@@ -5,11 +5,13 @@ import subprocess
 
 import pytest
 
+from test_jupyter import NO_PORTS
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 PYTHON = os.path.join(BUILD, "notebook", "bin", "python")
 
-EXECUTE = """
+EXECUTE = NO_PORTS + """
 import json, sys
 import nbclient, nbformat
 notebook = nbformat.v4.new_notebook()
@@ -38,7 +40,7 @@ def execute(tmp_path):
 
     def run(*cells):
         done = subprocess.run([PYTHON, "-c", EXECUTE], input=json.dumps([BEGIN, *cells]), text=True,
-                              capture_output=True,
+                              capture_output=True, cwd=tmp_path,
                               timeout=120, env={**os.environ, "BUILD": BUILD, "HOME": str(tmp_path),
                                                 "DROSTE_DATABASE": "none"})
         assert done.returncode == 0, done.stderr

@@ -161,10 +161,13 @@ def test_a_function_that_is_slow_refuses_and_others_go_on(where):
 
     def function(request):
         if request.path == "/slow":
-            release.wait(30)
+            release.wait(60)
         return None
-    with opened(where, function, net_timeout=0.5) as interp:
-        assert out(interp, """
+    late = "droste: the program did not decide in time"
+    for seconds in (0.5, 2, 8):     # in which a slow machine decides about what is fast
+        release.clear()
+        with opened(where, function, net_timeout=seconds) as interp:
+            text = out(interp, """
 import threading
 texts = []
 slow = threading.Thread(target=lambda: texts.append(fetch("/slow")))
@@ -175,9 +178,12 @@ gone.sendall(b"GET http://%s/slow HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n")
 gone.close()
 slow.join()
 print(*texts)
-""" % (where, where)) == "200\ndroste: the program did not decide in time"
-        release.set()
-        assert out(interp, "print(fetch('/fast'))") == "200"
+""" % (where, where))
+            release.set()
+            if text.startswith("200"):
+                assert out(interp, "print(fetch('/fast'))") == "200"
+                break
+    assert text == "200\n" + late
 
 
 def test_a_run_and_its_record(where, tmp_path):

@@ -188,22 +188,19 @@ def test_sampling_arguments_are_in_the_requests(serve):
     """sampling_args for the root, sub_sampling_args for what its code asks; backend_kwargs may have
     them as well."""
     from rlm import RLM
-    server = serve(script=[repl("x = llm_query('sub')"), "SUB", READY % "x"])
+    server = serve(script=[repl("SUBMIT(llm_query('sub'))"), "SUB", READY % "1"])
     rlm = RLM(sampling_args={"top_p": 0.5, "max_tokens": 33},
               sub_sampling_args={"temperature": 0.75, "max_tokens": 9},
               **backend(server, sampling_args={"temperature": 0.25, "seed": 3}))
-    seen = []
-    for _ in rlm.stream("q", "c"):
-        body = server.stats()["last"]
-        if body and body["body"] not in seen:
-            seen.append(body["body"])
-    roots, subs = [b for b in seen if len(b["messages"])
-                   > 1], [b for b in seen if len(b["messages"]) == 1]
-    assert {name: roots[0].get(name) for name in ("temperature", "top_p", "seed",
-                                                  "max_tokens")} == {
-        "temperature": 0.25, "top_p": 0.5, "seed": 3, "max_tokens": 33}
-    assert {name: subs[0].get(name) for name in ("temperature", "top_p", "seed", "max_tokens")} == {
-        "temperature": 0.75, "top_p": 0.5, "seed": 3, "max_tokens": 9}
+
+    def last_request():
+        body = server.stats()["last"]["body"]
+        return [body.get(name) for name in ("temperature", "top_p", "seed", "max_tokens")]
+
+    assert rlm.completion("c", root_prompt="q").answer == "SUB"
+    assert last_request() == [0.75, 0.5, 3, 9]
+    assert rlm.completion("c", root_prompt="q").answer == 1
+    assert last_request() == [0.25, 0.5, 3, 33]
 
 
 def test_the_roots_sampling_is_not_another_models(serve):
@@ -787,7 +784,7 @@ def test_calls_of_a_batch_are_in_the_order_of_its_prompts():
 
     def child(prompt, model=None):
         if prompt == "first":
-            assert second.wait(30)
+            assert second.wait(60)
         else:
             second.set()
         return RLMChatCompletion("m", prompt, "to " + prompt, UsageSummary(), 0.0)

@@ -147,7 +147,7 @@ running = threading.Event()
 with droste.Interpreter(tools={"started": running.set}) as interp:
     thread = threading.Thread(target=interp.execute, args=("started(); import time; time.sleep(1)",))
     thread.start()
-    running.wait(20)
+    running.wait()
     pid = os.fork()
     if pid == 0:
         try:
@@ -177,11 +177,14 @@ if __name__ == "__main__":
 
 
 INTERRUPTED = """
-import os, signal, threading, droste
-%s
-with droste.Interpreter(tools=[tool]) as interp:
-    interp.execute("x = 1")
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+import os, signal, threading, time, droste
+def started():
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+def tool():
+    started()
+    time.sleep(60)
+with droste.Interpreter(tools=[started, tool]) as interp:
+    interp.execute("import time; x = 1")
     try:
         interp.execute(%r)
         print("went on")
@@ -190,11 +193,12 @@ with droste.Interpreter(tools=[tool]) as interp:
 """
 
 
-@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(60)", "tool()"])
+@pytest.mark.parametrize("code", ["started()\nwhile True: pass", "started(); time.sleep(60)",
+                                  "tool()"])
 def test_ctrl_c_stops_the_cell_and_raises(code):
     """In a loop, in a sleep, and in a tool of this program; the session goes on with its
     variables."""
-    done = script(CTRL_C + INTERRUPTED % ("import time\ndef tool():\n    time.sleep(60)", code))
+    done = script(CTRL_C + INTERRUPTED % code)
     assert done.stdout == "interrupted 1\n", done.stderr
 
 
@@ -208,7 +212,7 @@ async def main():
         try:
             interp.execute("started()\\nwhile True: pass").status
         except KeyboardInterrupt:
-            print("interrupted", (await asyncio.wait_for(interp.execute("x"), 20)).echo)
+            print("interrupted", (await asyncio.wait_for(interp.execute("x"), 50)).echo)
 asyncio.new_event_loop().run_until_complete(main())
 """)
     assert done.stdout == "interrupted 1\n", done.stderr
@@ -247,8 +251,8 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_without_a_reason_hits_nothing():
     """The twin: a signal that Python ignores does not end a cell."""
-    done = script("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPTED % (
-        "def tool(): pass", "import time; time.sleep(1)"))
+    done = script("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+                  + INTERRUPTED % "started(); time.sleep(1)")
     assert done.stdout == "went on\n", done.stderr
 
 
@@ -287,13 +291,17 @@ def test_sessions_leave_nothing_behind():
 
 
 def test_pending_signals_are_the_programs(tmp_path):
-    """Handlers of the program run while a cell does: the library installs none."""
+    """Handlers of the program run while a cell does, and may end it: the library installs none."""
     done = script("""
 import os, signal, threading, droste
-signal.signal(signal.SIGUSR1, lambda *a: print("handled", flush=True))
+def handle(number, frame):
+    print("handled", flush=True)
+    interp.interrupt()
+signal.signal(signal.SIGUSR1, handle)
 before = [signal.getsignal(n) for n in signal.valid_signals()]
-with droste.Interpreter() as interp:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    print(interp.execute("import time; time.sleep(1); 'ended'").echo, [signal.getsignal(n) for n in signal.valid_signals()] == before)
+kill = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start
+with droste.Interpreter(tools={"started": kill}) as interp:
+    ended = interp.execute("started(); import time; time.sleep(1000)").error.type
+    print(ended, [signal.getsignal(n) for n in signal.valid_signals()] == before)
 """)
-    assert done.stdout == "handled\n'ended' True\n", done.stderr
+    assert done.stdout == "handled\nKeyboardInterrupt True\n", done.stderr

@@ -279,7 +279,7 @@ def test_another_host_or_name_within_the_tunnel_is_refused(interp):
     assert out(interp, """
 def ask(host=None, name=None, first=b"GET /echo HTTP/1.1\\r\\n", protocols=None):
     import socket
-    s = socket.create_connection(("127.0.0.1", 3128), 5)
+    s = socket.create_connection(("127.0.0.1", 3128), 60)
     target = HTTPS[8:].encode()
     s.sendall(b"CONNECT " + target + b" HTTP/1.1\\r\\nHost: " + target + b"\\r\\n\\r\\n")
     s.recv(1000)

@@ -106,7 +106,7 @@ def test_a_run_that_is_cancelled_while_it_chooses_ends(rlm):
 
     async def cancelled():
         run = asyncio.ensure_future(rlm(slow).arun("q"))
-        await asyncio.get_running_loop().run_in_executor(None, asked.wait, 30)
+        await asyncio.get_running_loop().run_in_executor(None, asked.wait)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -116,7 +116,7 @@ def test_a_run_that_is_cancelled_while_it_chooses_ends(rlm):
 
     def slow(found):
         asked.set()
-        go.wait(30)
+        go.wait(60)
         return 1
 
     assert asyncio.run(cancelled()).answer == 3

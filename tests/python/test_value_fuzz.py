@@ -17,7 +17,7 @@ import pytest
 
 hypothesis = pytest.importorskip("hypothesis",
                                  reason="hypothesis is not installed for this interpreter")
-from hypothesis import given, settings, strategies as st     # noqa: E402
+from hypothesis import HealthCheck, given, settings, strategies as st     # noqa: E402
 
 from droste._encoding import codec, container, marks      # noqa: E402
 
@@ -27,6 +27,8 @@ try:
 except ImportError:
     np = pd = None
 
+#: how fast this machine is says nothing about the code
+SLOWLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 REFUSALS = (container.Malformed, container.MissingLibrary)
 BUILTIN = (type(None), bool, int, float, str, list, dict, tuple, set, frozenset, complex, bytes,
            bytearray, range,
@@ -67,7 +69,7 @@ def samples():
 SAMPLES = samples()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(SLOWLY, max_examples=300)
 @given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)),
                                           min_size=1, max_size=8),
        st.integers(0, 1 << 20))
@@ -108,7 +110,7 @@ def tree_of(random, levels):
     return {marks.MARKED: [random.choice(KINDS), *inner]}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(SLOWLY, max_examples=200)
 @given(st.integers(0, 1 << 64))
 def test_any_tree_is_decoded_or_refused(seed):
     """Twenty trees for each seed; generating them by Hypothesis alone takes minutes."""
@@ -139,7 +141,7 @@ def replaced(value, at, other):
     return walk(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(SLOWLY, max_examples=200)
 @given(st.sampled_from(SAMPLES), st.integers(0, 1 << 64))
 def test_a_tree_with_another_member_is_decoded_or_refused(data, seed):
     tree, buffers = container.unpack_container(data)

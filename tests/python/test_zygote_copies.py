@@ -1,5 +1,7 @@
 """A zygote that has too much to do is copied, and the copies start sandboxes, too."""
 import asyncio
+import contextlib
+import glob
 import os
 import signal
 
@@ -13,16 +15,13 @@ CROWD = 48
 
 
 def children(pid):
-    """Pids by name of the children of a process."""
+    """Pids by name of the children of a process; without those that end meanwhile."""
     found = {}
-    for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/children" % (pid, task)) as file:
+    for task in glob.glob("/proc/%d/task/*/children" % pid):
+        with contextlib.suppress(OSError), open(task) as file:
             for child in file.read().split():
-                try:
-                    with open("/proc/%s/comm" % child) as name:
-                        found.setdefault(name.read().strip(), []).append(int(child))
-                except OSError:
-                    pass        # it has ended
+                with contextlib.suppress(OSError), open("/proc/%s/comm" % child) as name:
+                    found.setdefault(name.read().strip(), []).append(int(child))
     return found
 
 
