@@ -18,7 +18,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 IMAGE = "droste-test:latest"
 TAR = os.path.join(ROOT, os.environ.get("BUILD", "build"), "docker-image.tar")
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 def missing():
@@ -95,7 +95,7 @@ class Daemon:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 IMAGE = docker_daemon.IMAGE
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=120):
     """True once it is; a test that waits in vain fails by what it asserts."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:

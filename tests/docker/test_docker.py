@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,7 +16,7 @@ import docker_daemon
 import droste_cli
 from own_daemon import IMAGE, ROOT, Program, parsed, wait_until
 
-SLEEP = "print('here', flush=True); import time; time.sleep(60)"
+SLEEP = "open('/tmp/here', 'w').close(); import time; time.sleep(600)"
 
 
 # ---- the same session ----
@@ -367,7 +366,7 @@ def start_is_answered_late(program, tmp_path):
             while data := source.recv(65536):
                 if answers:
                     if asked[-1:] == ["start"]:
-                        assert ended.wait(30)
+                        assert ended.wait(120)
                     if b"StatusCode" in data:
                         ended.set()
                 else:
@@ -426,8 +425,10 @@ def run_in_background(program, code, *flags):
                                 IMAGE, *flags, "-c", code],
                                env=program.environment(), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
-    assert wait_until(lambda: any(c["State"]["Running"] for c in program.daemon.containers()))
-    time.sleep(0.5)     # into the cell; whenever it strikes, the result is the same
+    looks = ["test", "-e", "/tmp/here"]
+    assert wait_until(lambda: any(
+        program.daemon.docker("exec", c["Id"], *looks, check=False).returncode == 0
+        for c in program.daemon.containers()))
     return process
 
 
@@ -586,13 +587,13 @@ def test_a_connection_that_is_cut_is_made_again(program, cutter):
          "import time\nfor i in range(300): print(i, flush=True); time.sleep(0.02)"],
         env=program.environment(DOCKER_HOST=cutter.host), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True)
-    assert wait_until(lambda: any(c["State"]["Running"] for c in program.daemon.containers()))
-    for _ in range(3):
-        time.sleep(1.2)
-        assert process.poll() is None and cutter.cut() > 0
+    begun = []
+    for until in (20, 100, 180):
+        begun += [process.stdout.readline() for _ in range(until - len(begun))]
+        assert wait_until(lambda: cutter.pairs) and cutter.cut() > 0
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert out.split() == [str(i) for i in range(300)]
+    assert "".join(begun + [out]).split() == [str(i) for i in range(300)]
 
 
 def test_files_of_this_machine_are_refused_over_tcp(program, cutter):

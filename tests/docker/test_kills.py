@@ -63,7 +63,7 @@ def test_kills_of_the_host(tmp_path, daemon, seed):
         """A busy daemon may make the container of a dead host's request after the next start has
         looked: the one after finds it."""
         the_next_start(program)
-        return wait_until(lambda: not daemon.containers(), 15)
+        return wait_until(lambda: not daemon.containers(), 30)
 
     assert is_gone() or is_gone(), (seed, daemon.containers())
 

@@ -27,7 +27,7 @@ def run_example(tmp_path):
     def run(name, *arguments, path=""):
         script = os.path.join(ROOT, "examples", "frameworks", name)
         done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True,
-                              timeout=120, cwd=tmp_path,
+                              timeout=300, cwd=tmp_path,
                               env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1",
                                    "PYTHONPATH": os.path.join(ROOT, "python") + ":" + path})
         assert done.returncode == 0, done.stderr

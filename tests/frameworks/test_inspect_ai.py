@@ -40,11 +40,17 @@ def test_there_are_checks():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_inspect_ais_own_check(name, monkeypatch):
-    """Nothing needs the seconds that the checks give a sandbox to end what it has killed."""
-    async def at_once(seconds):
-        await asyncio.sleep(0)
-    monkeypatch.setattr(self_check.anyio, "sleep", at_once)
-    run(getattr(self_check, name))
+    """Of the seconds that the checks give a sandbox to end what it has killed, none passes when it
+    has done so."""
+    sleep = asyncio.sleep
+
+    async def use(sandbox):
+        async def until_ended(seconds):
+            while (await sandbox.exec(["pgrep", "-x", "sleep"])).success:
+                await sleep(0.01)
+        monkeypatch.setattr(self_check.anyio, "sleep", until_ended)
+        await getattr(self_check, name)(sandbox)
+    run(use)
 
 
 def test_another_user_is_refused_by_name():

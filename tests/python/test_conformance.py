@@ -36,7 +36,7 @@ def suite(tmp_path, *words):
     return subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-rA", "--tb=no", "-p",
                            "no:cacheprovider", "-p", "no:xdist",
                            "--basetemp", str(tmp_path / "tmp"), *words], cwd=ROOT,
-                          capture_output=True, text=True, timeout=120).stdout
+                          capture_output=True, text=True, timeout=300).stdout
 
 
 def outcomes(environment, names, tmp_path):

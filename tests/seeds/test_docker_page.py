@@ -66,7 +66,7 @@ def here(daemon, tmp_path, monkeypatch, model):
     droste.close_idle_engines()
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=120):
     """True once it is; the daemon removes a container after its session has ended."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
@@ -150,8 +150,8 @@ def test_what_a_container_cannot_reach(here):
 @shows("004", "Docker Environment / Options", "subprocess_timeout_s")
 def test_the_time_of_an_execution_in_a_container(here):
     """TimeoutError in stderr, and the container goes on."""
-    with DockerEnvironmentAdapter(subprocess_timeout_s=0.5) as adapter:
-        assert "\nTimeoutError: the cell ran longer than 0.5 s" in adapter.execute_code(
+    with DockerEnvironmentAdapter(subprocess_timeout_s=2) as adapter:
+        assert "\nTimeoutError: the cell ran longer than 2 s" in adapter.execute_code(
             "while True: pass").stderr
         assert adapter.execute_code("print(1)").stdout == "1\n"
 
