@@ -57,7 +57,8 @@ class Client:
         self.send(TEXT, json.dumps(message).encode())
 
     def receive(self):
-        """The next frame: (opcode, data). A server's frames are whole and not masked."""
+        """The next frame: (opcode, data). A server's frames are whole and not masked; it pings a
+        client that has been silent for long."""
         first, second = self.bytes(2)
         assert first & 0x70 == 0 and second & 0x80 == 0, (first, second)
         size = second
@@ -65,7 +66,11 @@ class Client:
             (size,) = struct.unpack("!H", self.bytes(2))
         elif size == 127:
             (size,) = struct.unpack("!Q", self.bytes(8))
-        return first & 15, self.bytes(size)
+        opcode, data = first & 15, self.bytes(size)
+        if opcode != PING:
+            return opcode, data
+        self.send(PONG, data)
+        return self.receive()
 
     def closing(self):
         """The status of the server's close frame; what came before is read and noted."""
