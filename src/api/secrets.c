@@ -1,7 +1,8 @@
 /* api/secrets.c: reads the values of secrets.
  *
  * A value is read when the first session needs it, and kept as long as the `droste` object: a
- * descriptor can be read only once, and a command may ask its user something.
+ * descriptor can be read only once, and a command may ask its user something. A variable is read
+ * for each session, so that one that has changed counts.
  */
 #include "api/secrets.h"
 
@@ -157,15 +158,14 @@ static int secret_fill(droste *d, struct egress_secret *s, struct error *err)
         return error_memory(err);
     const char *source = s->source[0] ? s->source : secret_find(d, given) ? given : variable;
     const struct secret_value *value = secret_find(d, source);
-    if (!value) {
-        int rc = secret_read(s, &read, err);
-        if (rc == 0)
-            rc = secret_keep(d, source, buf_text(&read), read.len, err);
-        if (rc < 0)
-            return error_wrap(err, "secret %s", s->name);
-        value = d->secrets;
-    }
-    return egress_secret_set(s, value->value, value->len, err);
+    if (value)
+        return egress_secret_set(s, value->value, value->len, err);
+    int rc = secret_read(s, &read, err);
+    if (rc == 0 && strncmp(source, "env:", 4) != 0)
+        rc = secret_keep(d, source, buf_text(&read), read.len, err);
+    if (rc < 0)
+        return error_wrap(err, "secret %s", s->name);
+    return egress_secret_set(s, buf_text(&read), read.len, err);
 }
 
 int api_add_secrets(

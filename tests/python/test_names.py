@@ -399,6 +399,7 @@ def test_an_environment_in_python_runs_an_rlm():
     def model(messages):
         return "sub" if messages[-1]["content"] == "half?" else next(replies)
 
+    InThisProcess.made.clear()
     registry.register("custom", InThisProcess)
     try:
         done = droste.RLM(model, environment="custom",

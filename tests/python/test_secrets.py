@@ -278,7 +278,7 @@ print(sizes)
 def test_another_host_or_name_within_the_tunnel_is_refused(interp):
     assert out(interp, """
 def ask(host=None, name=None, first=b"GET /echo HTTP/1.1\\r\\n", protocols=None):
-    import socket
+    import socket, ssl
     s = socket.create_connection(("127.0.0.1", 3128), 60)
     target = HTTPS[8:].encode()
     s.sendall(b"CONNECT " + target + b" HTTP/1.1\\r\\nHost: " + target + b"\\r\\n\\r\\n")
@@ -401,14 +401,16 @@ asyncio.run(main())"""}[client]
 
 
 def test_sources(site, tmp_path, monkeypatch):
-    """The environment, under another name, a file, a command, a descriptor, the program itself."""
+    """The environment, under another name, and as it is when a session opens; a file, a command, a
+    descriptor."""
     where, cert, _ = site
     (tmp_path / "key").write_text(VALUE + "-file\n")
     monkeypatch.setenv("OTHER", VALUE + "-other")
     reading, writing = os.pipe()
     os.write(writing, (VALUE + "-fd\n").encode())
     os.close(writing)
-    for source, expected in (("=env:OTHER", "-other"), ("=@%s/key" % tmp_path, "-file"),
+    for source, expected in (("=env:OTHER", "-other"), ("=env:OTHER", "-changed"),
+                             ("=@%s/key" % tmp_path, "-file"),
                              ("=!printf %s-command" % VALUE, "-command"),
                              ("=fd:%d" % reading, "-fd")):
         with droste.Interpreter(allow_net=where, net_ca=cert,
@@ -418,6 +420,7 @@ import os, urllib.request
 urllib.request.urlopen(urllib.request.Request("https://%s/", headers={
     "Authorization": "Bearer " + os.environ["K"]})).read()""" % where)
             assert last() == "Bearer " + VALUE + expected
+        monkeypatch.setenv("OTHER", VALUE + "-changed")
     os.close(reading)
 
 
