@@ -56,6 +56,10 @@ def test_a_guest_has_no_real_time_priority(policy, seen, level):
     def schedule():
         os.sched_setscheduler(0, getattr(os, policy),
                               os.sched_param(1 if policy == "SCHED_FIFO" else 0))
+    try:
+        subprocess.run(["true"], preexec_fn=schedule, check=True)
+    except subprocess.SubprocessError:
+        pytest.skip("%s is not allowed here, as in a group of the cpu controller" % policy)
     code = "import os; print(os.sched_getscheduler(0) == os.%s)" % seen
     done = subprocess.run([DROSTE, "exec", "--isolation", level, "-c", code], preexec_fn=schedule,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)

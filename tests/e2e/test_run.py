@@ -9,13 +9,15 @@ import json
 import os
 import pty
 import signal
-import time
+import threading
 
 import pytest
 
 from droste_cli import plain
 from harness import (CANARY, answered, descendants, finish, needs_root, refused, repl, still_alive,
                      wait_until, when, write_replay)
+from lives import Gate
+from terminals import Model
 
 
 def sub(text, contains=None, **more):
@@ -367,13 +369,26 @@ def test_dead_sandbox_is_replaced(droste, replay, tmp_path):
                                                            ("submitted", None)]
 
 
-def test_sandbox_that_dies_while_the_model_thinks_is_replaced(ask, droste):
+def test_sandbox_that_dies_while_the_model_thinks_is_replaced(droste, tmp_path):
     """A thread that a cell left behind ends the guest between two cells: the next cell is not run,
     its record says what became of it, and the model goes on in a new sandbox."""
-    ends = repl("x = 1\nimport os, threading\nthreading.Timer(0.1, os._exit, [5]).start()")
-    answered(ask([ends, {"content": repl("print('ran')"), "delay_ms": 1000},
-                  when("status 5; its variables are gone. A new one was started",
-                       repl("SUBMIT('x' in globals())"))]), False)
+    gate, answer = Gate(tmp_path / "gate"), threading.Event()
+    gate.shut()
+    ends = repl("x = 1\nimport threading\ndef end():\n%s    os._exit(5)\nimport os\n"
+                "threading.Thread(target=end).start()"
+                % "".join("    %s\n" % text for text in gate.code.splitlines()))
+    with Model(("Turn 1 of", ends), ("Turn 2 of", answer, repl("print('ran')")),
+               ("status 5; its variables are gone. A new one was started",
+                repl("SUBMIT('x' in globals())"))) as model:
+        process = droste.start("run", "--question", "q", "--json", *model.flags(), *gate.flags,
+                               env={"OPENAI_API_KEY": "k"})
+        wait_until(lambda: os.path.exists(droste.record.path) and droste.record.runs
+                   and [cell for cell in droste.record.cells if cell["ended_ms"]], what="a cell")
+        below = descendants(process.pid)
+        gate.open()
+        wait_until(lambda: len(still_alive(below)) < len(below), what="the end of the guest")
+        answer.set()
+        answered(finish(process), False)
     assert [(c["status"], c["killed"], c["stdout"]) for c in droste.lines("cell")] == [
         ("ok", None, ""), ("killed", "exit 5", ""), ("submitted", None, "")]
 

@@ -66,19 +66,18 @@ def test_a_run_fits_the_terminal(tmp_path, columns, locale):
     terminal."""
     utf8 = locale != "C"
     with Story() as story, story.screen(tmp_path, columns=columns, locale=locale) as screen:
-        text = screen.wait("attempt 2 of 6 in")
-        assert "overloaded" in text and "\\x1b]0;owned\\x07" in text.replace("\n", "")
+        text = screen.wait(lambda text: "attempt 2 of 6 follows in" in text
+                           and "\\x1b]0;owned\\x07" in re.sub(r"\n *", "", text))
         reason = text[text.index("~ attempt"):text.index("overloaded")].rstrip(" ").splitlines()
         assert all(row.startswith("    ") for row in reason[1:]), reason
         assert "127.0.0.1:" in "".join(reason)
-        screen.wait("I look at the text first.")
-        assert statuses(screen.text()) == 1
+        screen.wait(lambda text: "I look at the text first." in text and statuses(text) == 1)
         story.words.set()
-        text = screen.wait("raise KeyError")
-        assert statuses(text) == 1 and "> def inner():" in text and "Traceback" not in text
+        text = screen.wait(lambda text: "raise KeyError" in text and statuses(text) == 1)
+        assert "> def inner():" in text and "Traceback" not in text
         story.code.set()
-        text = screen.wait(tree_is_shown)
-        assert statuses(text) == 1 and "! KeyError: 'the cause'" in text
+        text = screen.wait(lambda text: tree_is_shown(text) and statuses(text) == 1)
+        assert "! KeyError: 'the cause'" in text
         assert ("├─" in text, "└─" in text) == (utf8, utf8) and utf8 or "`- " in text
         story.children.set()
         assert screen.left() == 0
@@ -103,6 +102,15 @@ def test_a_resize_leaves_no_copies(tmp_path):
         story.children.set()
         assert screen.left() == 0
         assert screen.text(scrollback=True).count("answered in") == 2
+
+
+def test_the_pause_before_another_attempt_is_shown(tmp_path):
+    """It is counted down, and Ctrl-C ends it."""
+    with Model(("Who", 503, "busy", {"Retry-After": "30"})) as model:
+        with Screen(tmp_path, "run", "Who did it?", *model.flags(), **KEY) as screen:
+            screen.wait(lambda text: re.search(r"attempt 2 of 6 in [1-9][0-9.]* s", text))
+            screen.type("C-c")
+            assert screen.left() == 130
 
 
 def test_an_interrupt_leaves_a_clean_screen(tmp_path):
