@@ -20,6 +20,8 @@ from lives import SEED, settle, VERSION_13
 #: calls that wait at once when the host is killed; docs/approvals.md has the measurement of 1,000
 WAITING = int(os.environ.get("DROSTE_TEST_APPROVALS", "40"))
 
+LIMIT = 4       # seconds that a cell, a tool or a child run may take where an approval takes longer
+
 PROGRAM = '''#!/usr/bin/python3
 import json, os, sys, time
 here = os.path.dirname(os.path.abspath(__file__))
@@ -108,11 +110,11 @@ def test_an_approved_call_runs_once_and_its_cell_goes_on(place):
     """Nothing runs before the approval; the cell has its variables, and its time has not passed."""
     p = place(repl("import os\nbefore = os.getpid()",
                    "SUBMIT([write(n=4), before == os.getpid()])"))
-    process = p.start("--execute-timeout", "2", "--tool-timeout", "1", "--timeout", "30")
+    process = p.start("--execute-timeout", LIMIT, "--tool-timeout", LIMIT, "--timeout", "60")
     found, = p.waiting()
     assert found["tool"] == "write" and found["arguments"] == {"n": 4} and p.done == []
     assert found["asked"] < found["until"] and found["decision"] is None
-    time.sleep(2.5)     # longer than the cell and the tool may take: the property is about time
+    time.sleep(LIMIT + 0.2)     # longer than the cell and the tool may take
     decision = p.decide("approve", found["id"])
     assert decision.status == 0 and decision.out == "approved %d\n" % found["id"], decision
     result = finish(process)
@@ -162,11 +164,11 @@ def test_a_call_that_is_cancelled_asks_no_more(place):
 def test_a_child_run_asks_and_its_parents_wait(place):
     """The parent's cell and its call have no time left but that of the wait."""
     p = place(repl("SUBMIT(rlm_query('child'))"), at(1, repl("SUBMIT(write(n=5))")))
-    process = p.start("--max-recursion-depth", "2", "--execute-timeout", "2", "--broker-timeout",
-                      "2")
+    process = p.start("--max-recursion-depth", "2", "--execute-timeout", LIMIT, "--broker-timeout",
+                      LIMIT)
     found, = p.waiting()
     assert found["run"] != found["root"]
-    time.sleep(2.5)
+    time.sleep(LIMIT + 0.2)
     assert p.decide("approve", found["id"]).status == 0
     assert finish(process).json["answer"] == 50 and p.done == [5]
 
@@ -330,13 +332,13 @@ def spender(place, *cells, amount="4"):
 def test_spending_more_waits_and_goes_on_in_the_same_interpreter(place):
     """The cell has its variables, and its time has not passed."""
     p = spender(place, repl(SUB), at(1, "sub"))
-    process = p.start("--execute-timeout", "2", "--timeout", "30")
+    process = p.start("--execute-timeout", LIMIT, "--timeout", "60")
     found, = p.waiting()
     assert found["tool"] == "ask-cost"
     about = found["arguments"]
     assert about["limit"] == 4 and about["call"] == SUB_COST and about["model"] == p.flags[1]
     assert about["spent"] < 4 < about["spent"] + about["call"] <= about["then"] == 12
-    time.sleep(2.5)     # longer than the cell may take: the property is about time
+    time.sleep(LIMIT + 0.2)     # longer than the cell may take
     assert len([call for call in p.droste.record.calls if call["status"] == "ok"]) == 1
     assert p.decide("approve", found["id"]).status == 0
     assert finish(process).json["answer"] == [42, "sub"] and p.listed() == []

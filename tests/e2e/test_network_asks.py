@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness import finish, repl
-from test_approvals import place  # noqa: F401: a fixture
+from test_approvals import LIMIT, place  # noqa: F401: a fixture
 
 FETCH = """
 import urllib.request, urllib.error
@@ -58,12 +58,12 @@ def asking(place, served):  # noqa: F811
 
 def test_an_approved_request_goes_on_and_its_destination_asks_once(asking, served):
     p = asking("SUBMIT([fetch('/a'), fetch('/b')])", "ask HOST")
-    process = p.start("--execute-timeout", "2", "--net-timeout", "1")
+    process = p.start("--execute-timeout", LIMIT, "--net-timeout", LIMIT)
     found, = p.waiting()
     host, port = served.where.split(":")
     assert (found["tool"], found["arguments"]) == ("allow-net", {"host": host, "port": int(port)})
     assert served.seen == []
-    time.sleep(2.5)     # longer than the cell and the request may take: the property is about time
+    time.sleep(LIMIT + 0.2)     # longer than the cell and the request may take
     assert p.decide("approve", found["id"]).status == 0
     assert finish(process).json["answer"] == [200, 200] and served.seen == ["GET /a", "GET /b"]
     assert p.listed() == []
