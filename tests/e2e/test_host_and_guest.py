@@ -5,6 +5,8 @@ Each docstring says first what other runtimes for recursive language models (ale
 dspy.RLM, verifiers, fleet-rlm, agentic-codebase-navigator) do there, then what is right here.
 """
 import base64
+import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -20,9 +22,11 @@ LEVELS = ["full", "light", "landlock", "process"]
 
 def listening(root):
     """The ports at which a process or one below it listens."""
-    sockets = {os.readlink("/proc/%d/fd/%s" % (pid, fd)) for pid in [root, *descendants(root)]
-               if os.path.exists("/proc/%d/exe" % pid) for fd in os.listdir("/proc/%d/fd" % pid)
-               if os.path.lexists("/proc/%d/fd/%s" % (pid, fd))}
+    sockets = set()
+    for pid in [root, *descendants(root)]:
+        for fd in glob.glob("/proc/%d/fd/*" % pid):
+            with contextlib.suppress(OSError):      # closed meanwhile
+                sockets.add(os.readlink(fd))
     found = []
     for table in ("tcp", "tcp6", "udp", "udp6"):
         with open("/proc/%d/net/%s" % (root, table)) as lines:

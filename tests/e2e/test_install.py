@@ -122,7 +122,7 @@ def test_an_interrupt_ends_the_build(droste, permitted, wheels):
 
 
 def test_what_a_killed_host_showed_is_removed_by_the_next(droste, permitted):
-    code = "%pip install hello\nprint('up', flush=True)\nimport time; time.sleep(60)"
+    code = "%pip install hello\nprint('up', flush=True)\nimport time; time.sleep(600)"
     host = droste.start("exec", *permitted, "-c", code)
     while host.stdout.readline() != b"up\n":
         assert host.poll() is None

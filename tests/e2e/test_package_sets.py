@@ -244,7 +244,7 @@ def test_two_concurrent_builds_make_one(droste, wheels):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_killed_build_leaves_nothing(droste, use, wheels, how):
-    make_sdist(wheels, "slow", "import time; time.sleep(60)")
+    make_sdist(wheels, "slow", "import time; time.sleep(600)")
     make_wheel(wheels, "hello", HELLO)
     process = droste.start("exec", "--find-links", wheels, "--package-index", "none", "--packages",
                            "slow", "--sdists", "yes", "-c", "1")
@@ -333,7 +333,7 @@ def test_a_set_in_use_is_not_removed(droste, wheels):
     flags = ["--find-links", wheels, "--package-index", "none", "--packages", "hello"]
     droste("packages", "build", *flags)
     (name,) = sets(droste)
-    user = droste.start("exec", *flags, "-c", "import time; print(1, flush=True); time.sleep(60)")
+    user = droste.start("exec", *flags, "-c", "import time; print(1, flush=True); time.sleep(600)")
     try:
         assert user.stdout.readline() == b"1\n"
         assert refused(droste("packages", "rm", name), "in use")

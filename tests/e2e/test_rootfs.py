@@ -136,7 +136,7 @@ def test_the_interpreter_ends_with_a_killed_host(root, tmp_path):
         "    os.execv('/usr/bin/sleep', ['sleep', %r])\n" % mark)
     os.chmod(tmp_path, 0o755)
     host = subprocess.Popen([DROSTE, "exec", "--rootfs", str(stubborn), "-c",
-                             "print('up', flush=True); import time; time.sleep(60)"],
+                             "print('up', flush=True); import time; time.sleep(600)"],
                             stdout=subprocess.PIPE, text=True,
                             env={**os.environ, "DROSTE_DATABASE": "none"})
     assert host.stdout.readline() == "up\n"

@@ -31,9 +31,7 @@ def test_the_files_of_a_commit_are_in_the_workspace(any_user, repo, level):
     there."""
     if any_user.prefix:     # git looks at who owns a repository
         subprocess.run(["chown", "-R", "%d:%d" % (NOBODY, NOBODY), repo.path], check=True)
-    mask = os.umask(0o077)
-    result = staged(any_user, LOOK, "--repo-url", repo.url, "--isolation", level)
-    os.umask(mask)
+    result = staged(any_user, LOOK, "--repo-url", repo.url, "--isolation", level, umask=0o077)
     got = result["submit"]
     assert got["cwd"] == got["repo"] == got["env"] == got["root"] + "/project"
     if level in ("full", "light"):
@@ -409,7 +407,7 @@ def test_what_is_too_large_is_refused(own, repo, place):
                          [("size", "8M",
                            "f = open('fill', 'wb')\nwhile True: f.write(bytes(1 << 20))"),
                           (
-    "files", "50", "import time\nfor i in range(99): open('f%d' % i, 'w')\ntime.sleep(30)")])
+    "files", "50", "import time\nfor i in range(99): open('f%d' % i, 'w')\ntime.sleep(600)")])
 def test_a_guest_that_fills_its_workspace_is_ended(own, repo, place, limit, value, code):
     """By its own limits, also beside a volume, which has others."""
     result = own.cell(code, "--repo-url", repo.url, "--workspace-" + limit, value, "--volume-name",
