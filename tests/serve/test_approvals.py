@@ -140,7 +140,7 @@ def test_a_webhook_answers_later_over_http(models, tool):  # noqa: F811
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Hook) as hook:
-        threading.Thread(target=hook.serve_forever).start()
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
         url = "http://127.0.0.1:%d/" % hook.server_port
         server = models([TRIED], *tool.flags, "--ask-webhook", url,
                         env={"DROSTE_ASK_WEBHOOK_SECRET": "a secret of the webhook"})

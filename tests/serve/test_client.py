@@ -564,25 +564,33 @@ def test_a_batch_of_a_server_refuses_what_it_cannot_have(counting, tmp_path):
     assert droste.batch(TASKS, tmp_path / "e", **where).answered == 2
 
 
-def test_a_function_that_raises_stops_the_batch_and_the_same_call_goes_on(counting, tmp_path):
+def test_a_function_that_raises_stops_the_batch_and_the_same_call_goes_on(tmp_path, serve):
+    """While the second task waits for an answer."""
+    hangs = repl("if len(context) == 1: llm_query('hang')\nSUBMIT(answer=len(context))")
+    model = serve(turns=[hangs])
+    server = batch_server(tmp_path, model)
     tasks = [{"question": "?", "context_text": "x" * n} for n in range(12)]
 
     def refuse(result):
+        until(lambda: model.stats()["models"].get("digest"))
         raise Odd(result.id)
 
-    with pytest.raises(Odd):
-        droste.batch(tasks, tmp_path / "r", server=counting.address, concurrency=1,
-                     on_result=refuse)
-    path = "/v1/batches/" + (tmp_path / "r.batch").read_text().split()[0]
-    assert counting.ask("GET", path).json["stopped"] == "interrupt"
-    assert len(counting.ask("GET", "/v1/contexts").json["contexts"]) == 1
-    assert 0 < len((tmp_path / "r").read_text().splitlines()) < 12
-    with open(tmp_path / "r", "a") as file:
-        file.write('{"half a li')         # a call that was killed
-    done = droste.batch(tasks, tmp_path / "r", server=counting.address)
-    assert (done.answered, done.left, done.stopped) == (12, 0, None)
-    assert sorted(one.answer for one in done.results) == list(range(12))
-    assert counting.ask("GET", "/v1/contexts").json["contexts"] == []
+    try:
+        with pytest.raises(Odd):
+            droste.batch(tasks, tmp_path / "r", server=server.address, concurrency=1,
+                         on_result=refuse)
+        path = "/v1/batches/" + (tmp_path / "r.batch").read_text().split()[0]
+        assert server.ask("GET", path).json["stopped"] == "interrupt"
+        assert len(server.ask("GET", "/v1/contexts").json["contexts"]) == 1
+        assert len((tmp_path / "r").read_text().splitlines()) == 1
+        with open(tmp_path / "r", "a") as file:
+            file.write('{"half a li')         # a call that was killed
+        done = droste.batch(tasks, tmp_path / "r", server=server.address)
+        assert (done.answered, done.left, done.stopped) == (12, 0, None)
+        assert sorted(one.answer for one in done.results) == list(range(12))
+        assert server.ask("GET", "/v1/contexts").json["contexts"] == []
+    finally:
+        server.stop()
 
 
 def test_a_cancelled_coroutine_suspends_the_batch(tmp_path, serve):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -245,24 +246,23 @@ def lab(keyed, tmp_path):
     enabled.parent.mkdir(parents=True)
     enabled.write_text('{"ServerApp": {"jpserver_extensions": {"gateway_contents": true}}}')
     (tmp_path / "empty").mkdir()
-    process = subprocess.Popen(
-        [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0",
-         "--expose-app-in-browser", "--IdentityProvider.token=",
-         "--ServerApp.root_dir=" + str(tmp_path / "empty"), "--LabApp.news_url=None",
-         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
-        env={**keyed[1], "PYTHONPATH": str(tmp_path)}, text=True, stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL)
-    address, lines = None, []
-    for line in process.stderr:
-        lines.append(line)
-        address = re.search(r"http://127.0.0.1:\d+/", line)
-        if address:
-            break
-    assert address, "".join(lines)
-    os.set_blocking(process.stderr.fileno(), False)
-    yield address[0]
-    process.terminate()
-    process.communicate(timeout=WAIT)
+    log = tmp_path / "lab.log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [LAB, "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0",
+             "--expose-app-in-browser", "--IdentityProvider.token=",
+             "--ServerApp.root_dir=" + str(tmp_path / "empty"), "--LabApp.news_url=None",
+             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"],
+            env={**keyed[1], "PYTHONPATH": str(tmp_path)}, stderr=stderr,
+            stdout=subprocess.DEVNULL)
+    try:
+        while not (address := re.search(r"http://127.0.0.1:\d+/", log.read_text())):
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield address[0]
+    finally:
+        process.terminate()
+        process.wait(WAIT)
 
 
 @needs_browser

@@ -424,7 +424,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(files):
         found = [name for _, _, names in os.walk(small) for name in names]
         assert sorted(found) == ["f", "f-checkpoint"]
     finally:
-        subprocess.run(["umount", small], check=True)
+        subprocess.run(["umount", "--lazy", small], check=True)
 
 
 def test_each_key_may_have_a_directory_of_its_own(tmp_path):
