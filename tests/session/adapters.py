@@ -458,7 +458,7 @@ def new_word():
     return "%d.%d" % (10 ** 6, uuid.uuid4().int % 10 ** 12)
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=60):
     """What must come; the limit only ends a test that fails."""
     end, pause = time.monotonic() + seconds, 0.005
     while True:

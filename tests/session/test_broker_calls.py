@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+import adapters
+
 
 class Backwards:
     """A model that answers nobody until `count` have asked, and then the last one first."""
@@ -216,7 +218,8 @@ def test_a_forged_call_is_a_call(environment, opened):
     interp.execute("forge(10 ** 9)")
     result = interp.execute(
         "llm_query('1')\ntry: llm_query('2')\nexcept BudgetExceeded: SUBMIT(refused=True)")
-    assert result.fields == {"refused": True} and sorted(asked) == ["1", "x"]
+    assert result.fields == {"refused": True}
+    assert adapters.wait_for(lambda: len(asked) == 2) and sorted(asked) == ["1", "x"]
 
 
 AWKWARD = ["nul \0 in it", "\ufeffBOM", "\U0001f600 \U0001f468\u200d\U0001f469", "a\r\nb\rc\n\n",

@@ -3,6 +3,7 @@ is kept; after the grace it is killed." No test asserts how long something took:
 not hold would hold the test up until its own limit, and cells sleep for a minute where they must be
 ended before.
 """
+import contextlib
 import threading
 
 import pytest
@@ -23,6 +24,16 @@ def kept(request):
 
 def still_there(interp):
     return interp.execute("SUBMIT(n=kept + 1)").n == 42
+
+
+def reach_deadline(interp, code, is_there):
+    """The result of a cell whose deadline comes when the code is where the test wants it. On a busy
+    machine the shortest deadline may come before that; a longer one is tried then."""
+    for timeout in (SOON, 1, 10):
+        result = interp.execute(code, timeout=timeout)
+        if is_there(result):
+            break
+    return result
 
 
 WAYS_TO_LAST = {
@@ -98,7 +109,7 @@ def test_no_code_escapes_the_kill(opened, case):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
     interp = opened(grace=SOON)
     interp.execute("1")         # a start may take longer than that
-    result = interp.execute(ESCAPES[case], timeout=SOON)
+    result = reach_deadline(interp, ESCAPES[case], lambda result: not result.alive)
     assert (result.status, result.error.type, result.killed,
             result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
@@ -149,26 +160,30 @@ def test_an_interrupted_loop_of_asyncio_can_be_used_again(session):
 def test_what_was_interrupted_in_an_await_does_not_go_on_later(session):
     """The rest of the cell is not run by the next one that awaits; its `finally` was."""
     session.execute("import asyncio\nseen, go = [], asyncio.Event()")
-    assert session.execute(
-        "try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    "
-        "seen.append('finally')", timeout=SOON).status == "timeout"
+    code = ("try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    "
+            "seen.append('finally')")
+    result = reach_deadline(session, code, lambda _: session.execute("seen").echo != "[]")
+    assert result.status == "timeout"
     assert session.execute(
         "go.set()\nfor _ in range(5): await asyncio.sleep(0)\nseen").echo == "['finally']"
 
 
 def test_a_late_cell_may_still_submit(session):
     """What is submitted within the grace counts, and the result says that it was late."""
-    result = session.execute(
-        "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)",
-        timeout=SOON)
+    result = reach_deadline(
+        session, "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)",
+        lambda result: result.fields)
     assert (result.status, result.fields) == ("submitted", {"late": True}) and result.json["error"][
         "type"] == "TimeoutError"
 
 
-def test_the_sessions_own_deadline_ends_it(environment, opened):
+def test_the_sessions_own_deadline_ends_it(opened):
     """`timeout` of a session kills at once, cells that would have been quick included."""
-    interp = opened(timeout=10 if environment.operations else 1)     # the start may take some of it
-    result = interp.execute("import time\ntime.sleep(60)")
+    for timeout in (1, 10, 60):     # the start takes some of it
+        with contextlib.suppress(droste.TimedOut):
+            interp = opened(timeout=timeout)
+            result = interp.execute("import time\ntime.sleep(100)")
+            break
     assert (result.status, result.killed, result.alive) == ("timeout", "timeout", False)
     with pytest.raises(droste.TimedOut):
         interp.execute("1")

@@ -3,6 +3,7 @@ after sessions that ended in every way. The adapter counts them.
 """
 import gc
 import os
+import time
 
 import pytest
 
@@ -43,9 +44,16 @@ def open_and_end(environment, ends, rounds):
             interp.shutdown()
 
 
-def is_as_before(environment, before, seconds=5):
-    return adapters.wait_for(lambda: all(now <= before[name]
-                                         for name, now in holdings(environment).items()), seconds)
+def is_as_before(environment, before, looks=25):
+    """Looks until nothing more is held than before, or so many looks have seen no change."""
+    unchanged, last = 0, None
+    while unchanged < looks:
+        held = holdings(environment)
+        if all(now <= before[name] for name, now in held.items()):
+            return True
+        unchanged, last = unchanged + 1 if held == last else 0, held
+        time.sleep(0.2)
+    return False
 
 
 def test_sessions_leave_nothing_behind(environment):
@@ -59,7 +67,7 @@ def test_sessions_leave_nothing_behind(environment):
         for end in ENDS:        # which of them?
             before = holdings(environment)
             open_and_end(environment, [end], ROUNDS)
-            leaks += [end] * (not is_as_before(environment, before, 0.1))
+            leaks += [end] * (not is_as_before(environment, before, 1))
         pytest.fail("these leave something behind: %s" % (leaks or "all together"))
 
 

@@ -332,7 +332,7 @@ def test_files_leave_nothing_on_the_host(environment):
         for _ in range(3):
             use(code)
         assert adapters.wait_for(lambda: all(now <= before[name]
-                                             for name, now in environment.holdings().items()), 5)
+                                             for name, now in environment.holdings().items()))
 
 
 def test_entries_name_owners_and_where_links_lead(session, environment):

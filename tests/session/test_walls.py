@@ -87,8 +87,12 @@ def test_files_of_one_session_are_not_anothers(opened):
     assert two.execute("import os\n'mine' in os.listdir('.')").echo == "False"
 
 
+WORD = "the guest was here"
+
+
 class Server:
-    """Somebody on the host who listens, on all addresses, and counts who comes."""
+    """Listens on all addresses of the host, and counts the guests that come; a client of another
+    program may look for a server that had this port before."""
 
     def __init__(self):
         self.socket, self.came = socket.socket(), 0
@@ -100,10 +104,12 @@ class Server:
     def serve(self):
         while True:
             try:
-                self.socket.accept()[0].close()
-                self.came += 1
+                client = self.socket.accept()[0]
             except OSError:
                 return
+            with client, contextlib.suppress(OSError):
+                client.settimeout(10)
+                self.came += client.recv(100) == WORD.encode()
 
     def close(self):
         self.socket.shutdown(socket.SHUT_RDWR)
@@ -117,7 +123,8 @@ def server():
     made.close()
 
 
-CONNECT = "import socket\nsocket.create_connection((%r, %d), 5).close()"
+CONNECT = ("import socket\nwith socket.create_connection((%%r, %%d), 30) as s: x = s.send(%r)"
+           % WORD.encode())
 
 
 def addresses():
@@ -199,7 +206,10 @@ LATER = ("import os, threading, time\n"
          "            kept = b'x' * (%d << 20)\n"
          "            time.sleep(60)\n"
          "            os._exit(0)\n"
-         "threading.Timer(0.05, grow).start()")
+         "def wait_and_grow():\n"
+         "    while not os.path.exists('grow'): time.sleep(0.01)\n"
+         "    grow()\n"
+         "threading.Thread(target=wait_and_grow).start()")
 
 
 @pytest.mark.needs("memory together")
@@ -210,6 +220,7 @@ def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
     for interp, size in ((modest, 1), (greedy, 40)):
         interp.execute("kept = 41")
         assert interp.execute(LATER % size).ok
+        interp.files.write("grow", b"")
     result, ended = None, time.monotonic() + 60
     with contextlib.suppress(droste.LostError):
         while time.monotonic() < ended and greedy.alive:
