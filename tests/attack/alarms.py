@@ -2,7 +2,7 @@
 # rows: 67
 # expect: CONTAIN(forked|EAGAIN|ENOMEM)
 # isolation: full light landlock
-# settings: --memory 400M --execute-timeout 8
+# settings: --memory 400M
 # unconfined: unsafe
 
 

@@ -19,8 +19,4 @@ def attack():
 
 def twin():
     """Threads start all the same: libc falls back to clone."""
-    import _thread
-    done = []
-    _thread.start_new_thread(done.append, (1,))
-    time.sleep(0.3)
-    return "success" if done else "no thread"
+    return in_thread()

@@ -28,7 +28,7 @@ def attack(kind):
         os.execv("/usr/bin/true", ["true"])
     elif kind == "close":
         os.close(3)
-    time.sleep(5)
+    time.sleep(30)
     return "success"
 
 

@@ -10,7 +10,7 @@ def attack():
     """The cell then ends with what it says, which an honest SUBMIT could have said as well."""
     value = b'{"attack": "forged", "twin": "success"}'
     say(frame(RESULT, running(), b'{"status": "ok", "submitted": 0}', parts(value)))
-    time.sleep(0.2)
+    time.sleep(30)
     return "the host went on"
 
 

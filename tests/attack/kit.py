@@ -101,6 +101,20 @@ def in_child(function, *args):
     return output or "signal %d" % os.WTERMSIG(status)
 
 
+def in_thread():
+    """Starts a thread: `success` when it has run. Those that have just ended may still count."""
+    import _thread
+    ran = _thread.allocate_lock()
+    ran.acquire()
+    for _ in range(1000):
+        try:
+            _thread.start_new_thread(ran.release, ())
+            break
+        except RuntimeError:
+            time.sleep(0.01)
+    return "success" if ran.acquire(timeout=30) else "no thread"
+
+
 def connect_own(name):
     """Speaks with itself: over a socket with a name or, where it gets none, over a pair."""
     if HOST["level"] == "landlock":

@@ -104,7 +104,7 @@ def processes():
 def attack(kind):
     kept = {"files": files, "mapped": mapped, "sent": sent, "held": held, "shared": shared,
             "tables": tables, "processes": processes}[kind]()
-    time.sleep(5)
+    time.sleep(30)
     return "success"
 
 

@@ -22,7 +22,7 @@ def attack(kind):
     if kind == "child":
         import subprocess
         subprocess.run(["/bin/sh", "-c", program], pass_fds=[3])
-        time.sleep(1)
+        time.sleep(30)
         return "the host went on"
     os.execv("/bin/sh", ["sh", "-c", program])
 

@@ -11,12 +11,13 @@
 
 
 def attack(kind):
-    call = frame(CALL, 7000, b'{"name": "llm_query"}', parts(b"x"))
     if kind == "answered":
-        """Each is a new call, counted and answered; this code does not wait for the answers."""
+        """Each is a new call, counted and answered: the host has closed the one before."""
+        link = guest()["state"].link
         for _ in range(20):
-            say(call)
-            time.sleep(0.02)
+            waiter = guest()["Waiter"]()
+            link.begin(7000, waiter, {"name": "llm_query"}, [b"x"])
+            link.wait(waiter, lambda: waiter.frame is not None)
         return "answered"
     if kind == "early":
         say(frame(RESULT, running() + 1, b'{"status": "ok"}'))      # of the cell that comes next

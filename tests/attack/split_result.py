@@ -21,7 +21,7 @@ def attack(kind):
     for piece in pieces:
         os.write(3, piece)
         time.sleep(0.002)
-    time.sleep(0.3)
+    time.sleep(30)
     return "the host went on"
 
 

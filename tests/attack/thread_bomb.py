@@ -24,13 +24,8 @@ def attack():
         return type(e).__name__
     finally:
         stop.release()
-        time.sleep(0.3)
     return "success"
 
 
 def twin():
-    import _thread
-    done = []
-    _thread.start_new_thread(done.append, (1,))
-    time.sleep(0.3)
-    return "success" if done else "no thread"
+    return in_thread()

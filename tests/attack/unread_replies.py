@@ -2,7 +2,6 @@
 # rows: 116
 # expect: CONTAIN(held)
 # isolation: full light landlock
-# settings: --execute-timeout 25
 # alike: the host reads the channel, and looks at no level there
 # unconfined: never
 import select

@@ -49,7 +49,7 @@ def meanwhile(tool):
 def host(tool):
     """Then nobody has it: the file is one of them, whole."""
     import time
-    for _ in range(50):
+    for _ in range(1200):
         word = tool("snapshot", "v", "s")
         if word == "success":
             break
