@@ -44,9 +44,7 @@ def clean(fake):
     """Nothing that a test has made is left at the provider, and no fault of its own either."""
     yield
     fake.order(clear=True)
-    end = time.monotonic() + 20
-    while fake.running() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_until(lambda: not fake.running())
     left = fake.running()
     fake.order(kill="all")
     assert not left, left
@@ -63,6 +61,14 @@ def opened(fake):
     yield open_one
     for interp in made:
         interp.shutdown()
+
+
+def wait_until(condition, seconds=60):
+    """True once it is; a test that waits in vain fails by what it asserts."""
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
 
 
 def box_of(fake):
@@ -249,10 +255,7 @@ def test_what_a_killed_host_has_left_is_removed(fake, tmp_path):
                             env=droste_cli.environment(
         tmp_path, **fake.environment, DROSTE_DATABASE="none"), stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, text=True)
-    end = time.monotonic() + 30
-    while (not any(b["programs"] for i, b in fake.running().items() if i != kept)
-           and time.monotonic() < end):
-        time.sleep(0.05)
+    assert wait_until(lambda: any(b["programs"] for i, b in fake.running().items() if i != kept))
     host.send_signal(signal.SIGKILL)
     host.communicate()
     (asked,) = [b["asked"] for i, b in fake.running().items() if i != kept]

@@ -30,7 +30,7 @@ Faults come by POST /_fake/…, which no service has:
     sandbox  {"id", "do": "stop"|"kill"|"destroy"|"error"|"pty"}: as idleness, the machine, an
              administrator would
     delay    {"states": seconds}: how long each state of a start lasts
-    minute   {"seconds": N}: how long a minute of autoStopInterval and ttlMinutes lasts
+    minute   {"seconds": N}: how long a minute of autoStopInterval lasts
     shell    {"shell": PATH}: of sandboxes that start from now on
     keys     {"keys": […]}: the keys that count from now on
     calm     no faults from now on
@@ -147,7 +147,7 @@ class Sandbox:
             idle, life = self.intervals["autoStopInterval"], self.intervals["ttlMinutes"]
             idle = IDLE_MINUTES if idle is None else idle
             if (self.state == "started" and life
-                and time.monotonic() - self.born > life * self.service.minute):
+                and time.monotonic() - self.born > life * MINUTE_SECONDS):
                 await self.halt("destroyed")
             elif (self.state == "started" and idle
                   and time.monotonic() - self.active > idle * self.service.minute):

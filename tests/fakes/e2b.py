@@ -195,7 +195,8 @@ def order(asked):
 
 def state():
     return {"sandboxes": {i: {"status": "paused" if b.paused else "running", "alive": b.alive,
-                              "asked": b.asked, "programs": len(b.programs)}
+                              "asked": b.asked, "programs": len(b.programs),
+                              "ends": b.end_at.timestamp()}
                           for i, b in boxes.items()}, "lag": orders["lag"]}
 
 

@@ -117,8 +117,10 @@ class View:
 
     async def commit(self):
         """What was changed here is changed in the volume; the last one to commit a file wins."""
+        begun = time.monotonic()
         async with self.lock:
-            await asyncio.sleep(self.cloud.commit_seconds)
+            while time.monotonic() < begun + self.cloud.commit_seconds:     # a test may change it
+                await asyncio.sleep(0.01)
             await self.cloud.fault("commit", volume=self.name)
             now = seen_in(self.directory)
             for path in sorted(now):
@@ -225,11 +227,11 @@ class Sandbox:
         self.created, self.result, self.programs, self.init = time.time(), None, {}, None
         self.place = os.path.join(cloud.directory, self.id)
         self.changed, self.last_active = asyncio.Condition(), time.monotonic()
-        self.tokens = {}        # and until when each is good
+        self.tokens, self.serials = {}, itertools.count()     # and until when each is good
         self.views, self.sync, self.over = [], None, asyncio.Event()
 
     def new_token(self):
-        token = token_of({"task": self.task_id, "serial": len(self.tokens)},
+        token = token_of({"task": self.task_id, "serial": next(self.serials)},
                          self.cloud.token_seconds)
         self.tokens[token] = time.time() + self.cloud.token_seconds
         return token

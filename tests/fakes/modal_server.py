@@ -460,8 +460,13 @@ class Control:
         """So long are those good that are given for the router from now on."""
         self.cloud.token_seconds = seconds
 
+    async def expire(self):
+        """Those that were given until now are no longer good."""
+        for one in self.cloud.sandboxes.values():
+            one.tokens.clear()
+
     async def commits(self, seconds):
-        """So long takes each commit from now on."""
+        """So long takes each commit, those under way too."""
         self.cloud.commit_seconds = seconds
 
     async def finish(self, status="TERMINATED", exception=""):
@@ -480,6 +485,7 @@ class Control:
     async def forget(self):
         """Sandboxes that have ended, counts and requests, as if they had never been. Their last
         commits come first: one that came later would take a fault that is ordered for another."""
+        self.cloud.cut_after, self.cloud.token_seconds, self.cloud.commit_seconds = [], 1200, 0.2
         for one in list(self.cloud.sandboxes.values()):
             if one.result is not None:
                 await one.over.wait()
@@ -488,7 +494,6 @@ class Control:
         self.cloud.faults.clear()
         self.cloud.counts.clear()
         self.cloud.requests.clear()
-        self.cloud.cut_after, self.cloud.token_seconds, self.cloud.commit_seconds = [], 1200, 0.2
 
     async def counts(self):
         return self.cloud.counts
