@@ -17,9 +17,9 @@ IMAGE = docker_daemon.IMAGE
 def wait_until(condition, seconds=120):
     """True once it is; a test that waits in vain fails by what it asserts."""
     end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
+    while not (found := condition()) and time.monotonic() < end:
         time.sleep(0.05)
-    return condition()
+    return found
 
 
 @contextlib.contextmanager

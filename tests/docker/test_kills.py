@@ -65,7 +65,7 @@ def test_kills_of_the_host(tmp_path, daemon, seed):
         the_next_start(program)
         return wait_until(lambda: not daemon.containers(), 30)
 
-    assert is_gone() or is_gone(), (seed, daemon.containers())
+    assert any(is_gone() for _ in range(4)), (seed, daemon.containers())
 
 
 @pytest.mark.parametrize("seed", range(COUNT))

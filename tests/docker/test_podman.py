@@ -1,7 +1,6 @@
 """Podman's socket for Docker's programs: the same environment, as far as it goes. Skipped by name
 without podman."""
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -26,7 +25,8 @@ def podman():
                               stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        assert wait_until(lambda: os.path.exists(place + "/s"))
+        assert wait_until(lambda: subprocess.run(["docker", "--host", host, "version"],
+                                                 capture_output=True).returncode == 0)
         subprocess.run(["docker", "--host", host, "import", docker_daemon.make_image(),
                         "droste-test:latest"], check=True,
                        capture_output=True)
