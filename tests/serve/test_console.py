@@ -1,7 +1,6 @@
 """The console, in a real browser: what is done with it, hostile texts beside harmless ones, keys,
 small screens and a keyboard."""
 import json
-import os
 
 import pytest
 from browser import browser, needs_browser  # noqa: F401: a fixture
@@ -31,8 +30,7 @@ class Console:
         find = ("Array.from(document.querySelectorAll(%s + ' button')).find((b) => "
                 "b.checkVisibility() && !b.disabled && [b.textContent, b.ariaLabel].includes(%s))"
                 % (json.dumps(within), json.dumps(words)))
-        self.page.wait(find)
-        self.page.js(find + ".click()")
+        self.page.wait("((b) => b && (b.click(), true))(%s)" % find)
 
     def sees(self, text, within="main"):
         self.page.wait("Array.from(document.querySelectorAll(%s)).some((e) => "
@@ -195,8 +193,7 @@ def test_files_are_uploaded_browsed_downloaded_and_removed(console, server, tmp_
     assert server.ask("GET", sandbox + name).body == b"\0\xff\n"
     console.page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     console.button("b\u00fccher &?.bin")
-    until(lambda: any(not name.endswith(".crdownload") for name in os.listdir(tmp_path)))
-    assert [(tmp_path / name).read_bytes() for name in os.listdir(tmp_path)] == [b"\0\xff\n"]
+    until(lambda: [file.read_bytes() for file in tmp_path.glob("*.bin")] == [b"\0\xff\n"])
     console.button("Up")
     console.button("tmp/")
     console.button("Remove b\u00fccher &?.bin")

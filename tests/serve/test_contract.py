@@ -36,7 +36,7 @@ def test_no_answer_contradicts_the_document(tmp_path):
              "--include-path-regex",
              "^/(v1/(sandboxes|runs|batches|volumes|contexts|templates)|health|ready|metrics)"],
             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, cwd=str(tmp_path), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
         if done.returncode != 0:
             pytest.fail(failures(done.stdout), pytrace=False)
         assert server.ask("GET", "/health").status == 200
