@@ -104,7 +104,7 @@ class Checkpoint(NamedTuple):
     parent: int
     #: the number, as in tracebacks, of the last cell before it; 0: none
     cell: int
-    #: bytes; memory that is shared counts in proportion
+    #: bytes; memory that is shared counts in proportion. 0: its process has not yet begun
     memory: int
     #: whether the session made it, or went back to it, last
     current: bool
