@@ -19,7 +19,23 @@ from droste.integrations.inspect_ai import (DrosteConfig,  # noqa: E402
 #: checks that a sandbox cannot pass, with the reason
 REFUSED = {"test_exec_as_user": "a sandbox has one user",
            "test_exec_large_command": "a command may have 1 MiB, and this one has a little more"}
-NAMES = [name for name in self_check.__all__ if name not in REFUSED]
+#: those of inspect-ai 0.3.285; what a later one adds is skipped by name, until somebody has looked
+KNOWN = {"test_" + name for name in """
+    cwd_absolute cwd_custom cwd_relative cwd_unspecified exec_as_nonexistent_user exec_env_vars
+    exec_input_binary exec_input_large exec_input_shell_special exec_input_text exec_output
+    exec_output_utf exec_permission_error exec_returncode exec_stderr exec_stderr_utf exec_timeout
+    exec_timeout_kills_child_processes exec_timeout_kills_process
+    exec_timeout_not_raised_on_fast_signal_death read_and_write_file_binary
+    read_and_write_file_including_directory_absolute
+    read_and_write_file_including_directory_relative read_and_write_file_text
+    read_and_write_large_file_binary read_file_is_directory read_file_limit
+    read_file_nonsense_name read_file_not_allowed read_file_not_found read_file_zero_length
+    write_binary_file_exists write_binary_file_is_directory write_binary_file_space
+    write_binary_file_without_permissions write_binary_file_zero_length write_file_text_utf
+    write_text_file_exists write_text_file_is_directory write_text_file_space
+    write_text_file_without_permissions write_text_file_zero_length""".split()}
+NAMES = [name if name in KNOWN else pytest.param(name, marks=pytest.mark.skip("not known here"))
+         for name in self_check.__all__ if name not in REFUSED]
 
 
 def run(use, config=None):
@@ -35,7 +51,7 @@ def run(use, config=None):
 
 def test_there_are_checks():
     """Names that the package no longer has would be left out silently."""
-    assert len(NAMES) >= 35 and set(REFUSED) < set(self_check.__all__)
+    assert len(KNOWN & set(self_check.__all__)) >= 35 and set(REFUSED) < set(self_check.__all__)
 
 
 @pytest.mark.parametrize("name", NAMES)
