@@ -20,6 +20,7 @@ PYTHON = "/usr/bin/python3"
 NOBODY = 61184 + os.getpid() % 4000
 CANARY = "sk-canary-8e1f5a60c2d94b7a"
 PATIENCE = 120          # seconds until a test gives up; nothing is expected to take long
+PATIENT = ("--grace", "60")     # for deadlines that a guest survives: it needs time to take notice
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user here")
 

@@ -2,7 +2,7 @@
 that are more than a text."""
 import pytest
 
-from harness import line, repl, wait_until
+from harness import PATIENT, line, repl, wait_until
 
 GATED = [{"model": "sub", "contains": "gated", "content": "in", "gate": 8, "repeat": True},
          {"model": "sub", "contains": "hang", "hang": True, "repeat": True},
@@ -167,7 +167,7 @@ def test_at_its_deadline_a_cell_gives_up_its_call_and_its_threads_time_out(tree,
               line("root", repl(AFTER_IT), "longer than"),
               line("one", hang=True, repeat=True)]
     for limit in 1, 10:
-        result, _ = tree(script, "--execute-timeout", limit)
+        result, _ = tree(script, "--execute-timeout", limit, *PATIENT)
         calls = {call["request"]: call["status"] for call in droste.lines("call")
                  if call["kind"] == "sub" and call["run"] == result.json["run"]}
         if len(calls) == 2:
@@ -184,7 +184,7 @@ def test_a_session_has_the_same_at_a_deadline(droste, sub):
                                                         "print(said, llm_query('fine'))") + "\n"
     for limit in "1", "10":
         before = server.stats()["requests"]
-        result = droste("repl", *flags, "--execute-timeout", limit, input=cells)
+        result = droste("repl", *flags, "--execute-timeout", limit, *PATIENT, input=cells)
         if server.stats()["requests"] == before + 3:
             break       # else the deadline came before the calls
     assert "['KeyboardInterrupt', ['LLMTimeout', 'timeout', True]] fine" in result.out, result

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import PYTHON, descendants, finish, still_alive, wait_until
+from harness import PATIENT, PYTHON, descendants, finish, still_alive, wait_until
 
 STUBBORN = ("import signal\n"
             "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
@@ -72,7 +72,8 @@ def test_syntax_error_is_an_error_of_the_code(droste):
 
 def test_soft_deadline_keeps_the_state(droste):
     """After --execute-timeout the cell is over, and the session alive with its variables."""
-    result = droste("exec", "-c", "kept = 7\nwhile True: pass", "--execute-timeout", "1", "--json")
+    result = droste("exec", "-c", "kept = 7\nwhile True: pass", "--execute-timeout", "1", "--json",
+                    *PATIENT)
     assert result.status == 3
     assert result.json["status"] == "timeout" and result.json["alive"] is True
     assert result.json["error"]["type"] == "TimeoutError"

@@ -9,7 +9,7 @@ import base64
 
 import pytest
 
-from harness import answered, at, line, repl, wait_until
+from harness import PATIENT, answered, at, line, repl, wait_until
 
 # The smallest image that services accept: one grey pixel.
 PIXEL = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJg"
@@ -151,7 +151,7 @@ def test_deadlines_hold_while_the_host_waits_for_a_model(sub):
     wait_until(lambda: server.stats()["cancelled"] == 1, what="the end of the request")
     for limit in "2", "10":
         result, server = sub("print('asks')\nllm_query_batched(['b', 'c'])", script,
-                             "--execute-timeout", limit)
+                             "--execute-timeout", limit, *PATIENT)
         if server.stats()["requests"] == 2:
             break
     assert (result["status"], result["stdout"], result["alive"]) == ("timeout", "asks\n", True)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from droste_cli import ROOT, droste
-from harness import wait_until
+from harness import PATIENT, wait_until
 
 EXAMPLE = os.path.join(ROOT, "examples", "bridge.py")
 BRIDGE = "bridge:" + EXAMPLE
@@ -101,7 +101,7 @@ def test_a_large_value_each_way(tmp_path):
 @pytest.mark.parametrize("code, flags, status, killed", [
     ("import os; os._exit(3)", (), "killed", "exit 3"),
     ("import os; os.kill(os.getpid(), 9)", (), "killed", "signal 9 SIGKILL"),
-    ("while True: pass", ("--execute-timeout", "0.5"), "timeout", ""),
+    ("while True: pass", ("--execute-timeout", "0.5", *PATIENT), "timeout", ""),
     ("import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass",
      ("--execute-timeout", "0.5", "--grace", "0.5"), "timeout", "timeout"),
     ("raise ValueError(1)", (), "error", ""),

@@ -430,23 +430,39 @@ def test_time_of_the_run_ends_the_whole_tree(tree, droste):
 GOES_ON = line("root", repl("SUBMIT('went on')"), "Turn 2")
 
 
+def begun_in_time(tree, code, message, calls, *flags):
+    """A run whose root gives up its children at a deadline (LIMIT in its code and flags), which is
+    longer the second time if the server did not have so many of their calls by then."""
+    for limit in "4", "40":
+        script = [line("root", repl(code.replace("LIMIT", limit)), "Turn 1 of"),
+                  {**GOES_ON, "contains": message.replace("LIMIT", limit)},
+                  line("one", hang=True, repeat=True)]
+        result, server = tree(script, *[flag.replace("LIMIT", limit) for flag in flags])
+        answered(result, "went on")
+        if server.stats()["models"].get("scripted-one") == calls:
+            break
+    return result, server
+
+
+def children(droste, result):
+    return [run for run in runs(droste, 1) if run["parent"] == result.json["run"]]
+
+
 @pytest.mark.parametrize("code, flags, message, status", [
-    ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "4"], "longer than 4 s", "cancelled"),
+    ("rlm_query_batched(['q'] * 6)", ["--execute-timeout", "LIMIT"], "longer than LIMIT s",
+     "cancelled"),
     ("import os, threading, time\nthreading.Thread(target=rlm_query_batched, args=(['q'] * "
      "6,)).start()\n"
-     "time.sleep(4)\nos._exit(7)", [], "status 7", "cancelled"),
+     "time.sleep(LIMIT)\nos._exit(7)", [], "status 7", "cancelled"),
     ("r = rlm_query_batched(['q'] * 6)\nprint({type(x.error).__name__ for x in r})",
-     ["--broker-timeout", "4"],
+     ["--broker-timeout", "LIMIT"],
      "{'LLMTimeout'}", "timeout"),
 ], ids=["deadline of the cell", "death of the parent", "broker-timeout"])
 def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, message, status):
     """A cell at its deadline, a guest that dies, a call that waited too long: its children end,
     with their calls and sandboxes; the run goes on."""
-    script = [line("root", repl(code), "Turn 1 of"), {**GOES_ON, "contains": message},
-              line("one", hang=True, repeat=True)]
-    result, server = tree(script, *flags)
-    answered(result, "went on")
-    assert [run["status"] for run in runs(droste, 1)] == [status] * 6
+    result, server = begun_in_time(tree, code, message, 6, *flags)
+    assert [run["status"] for run in children(droste, result)] == [status] * 6
     assert_closed(droste)
     wait_until(lambda: server.stats()["cancelled"] == 6, what="the end of the calls")
     assert result.json["usage"]["calls"] == server.stats()["requests"]
@@ -455,15 +471,13 @@ def test_who_stops_waiting_stops_its_children(tree, droste, code, flags, message
 def test_children_that_wait_for_their_turn_are_cancelled_too(tree, droste):
     """Of a batch that is given up, those that had not begun never do: the record has their end, and
     no call counts."""
-    script = [line("root", repl("rlm_query_batched(['q'] * 10)"), "Turn 1 of"),
-              {**GOES_ON, "contains": "longer than"},
-              line("one", hang=True, repeat=True)]
-    result, server = tree(script, "--execute-timeout", "4", "--max-children", "2",
-                          "--max-llm-calls", "10")
-    answered(result, "went on")
-    assert sorted(run["calls"] for run in runs(droste, 1)) == [0] * 8 + [1] * 2
-    assert {run["status"] for run in runs(droste, 1)} == {"cancelled"} and server.stats()["models"][
-        "scripted-one"] == 2
+    result, server = begun_in_time(tree, "rlm_query_batched(['q'] * 10)", "longer than", 2,
+                                   "--execute-timeout", "LIMIT", "--max-children", "2",
+                                   "--max-llm-calls", "10")
+    below = children(droste, result)
+    assert sorted(run["calls"] for run in below) == [0] * 8 + [1] * 2
+    assert {run["status"] for run in below} == {"cancelled"}
+    assert server.stats()["models"]["scripted-one"] == 2
     assert result.json["usage"]["depths"][1]["calls"] == 2
 
 

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from harness import finish, repl, wait_until, write_replay
+from harness import PATIENT, finish, repl, wait_until, write_replay
 from lives import (KILLS, SEED, Gate, Life, begun, check_paid_once, in_flight, kill, kill_at_random,
                    measure, settle,
                    take_back)
@@ -394,7 +394,7 @@ def test_deadline_in_a_call_is_reached_again(droste, serve, tmp_path):
     for limit in "1", "10":
         life = Life(droste, serve(turns=[repl("x = 5\nllm_query('q', model='slow-600000')"),
                                          repl("SUBMIT(x)")]), tmp_path)
-        assert life.whole("--execute-timeout", limit).json["answer"] == 5
+        assert life.whole("--execute-timeout", limit, *PATIENT).json["answer"] == 5
         if "slow-600000" in life.server.stats()["models"]:
             break       # else the deadline came before the request
         assert droste("runs", "rm", life.id).status == 0

@@ -14,8 +14,8 @@ import threading
 import pytest
 
 from droste_cli import plain
-from harness import (CANARY, answered, descendants, finish, needs_root, refused, repl, still_alive,
-                     wait_until, when, write_replay)
+from harness import (CANARY, PATIENT, answered, descendants, finish, needs_root, refused, repl,
+                     still_alive, wait_until, when, write_replay)
 from lives import Gate
 from terminals import Model
 
@@ -98,7 +98,7 @@ def test_error_is_fed_back_and_mended(ask):
 def test_deadline_of_a_cell_is_fed_back(ask):
     """After --execute-timeout the model is told so, and the variables are there."""
     answered(ask([repl("x = 5\nwhile True: pass"), when("longer than 1 s", repl("SUBMIT(x)"))],
-                 "--execute-timeout", "1"), 5)
+                 "--execute-timeout", "1", *PATIENT), 5)
 
 
 def test_reply_without_code_is_nudged(ask):

@@ -9,7 +9,8 @@ import re
 
 import pytest
 
-from harness import answered, at, descendants, finish, line, repl, still_alive, wait_until
+from harness import (PATIENT, answered, at, descendants, finish, line, repl, still_alive,
+                     wait_until)
 
 LEVELS = ["full", "light", "landlock", "process"]
 
@@ -42,7 +43,7 @@ def test_endless_cells_end_at_their_deadline(session):
                "import subprocess\nsubprocess.run(['sleep', '600'])",
                "import threading\nthreading.Event().wait()"]
     result, cells = session("n = 0", *["n += 1\n" + code for code in endless], "SUBMIT(n)",
-                            flags=["--execute-timeout", "1"])
+                            flags=["--execute-timeout", "1", *PATIENT])
     answered(result, len(endless))
     assert [cell["status"] for cell in cells] == ["ok"] + ["timeout"] * len(endless) + ["submitted"]
 
@@ -163,7 +164,7 @@ def test_a_deadline_has_one_outcome(droste):
     and the count."""
     cells = ("n = 0\ndef spin():\n    while True: pass\n\n"
              + "n += 1; print('part', n); spin()\n" * 8 + "n\n")
-    result = droste("repl", "--execute-timeout", "0.5", input=cells)
+    result = droste("repl", "--execute-timeout", "0.5", *PATIENT, input=cells)
     assert result.out == "".join("part %d\n" % n
                                  for n in range(1, 9)) + "8\n" and result.status == 3
     assert result.err.count("its variables are kept") == 8 and "new session" not in result.err
@@ -190,7 +191,8 @@ def test_what_a_cell_made_is_there_later(session, what):
     not seen, sys.exit and deadlines lose the state, and code of 128 KB does not fit. Here: one
     interpreter, and code is sent like all else."""
     cells, answer = LATER[what]
-    result, _ = session(*cells, flags=["--execute-timeout", "1"] if "deadline" in what else [])
+    flags = ["--execute-timeout", "1", *PATIENT] if "deadline" in what else []
+    result, _ = session(*cells, flags=flags)
     answered(result, answer)
 
 
@@ -208,7 +210,7 @@ def test_output_is_kept_however_a_cell_ends(droste, end):
     standard error always. Here: both are in the result."""
     last, status, alive = ENDS[end]
     result = droste.cell("import os, sys\nprint('said')\nos.write(2, b'warned')\n" + last,
-                         "--execute-timeout", "1")
+                         "--execute-timeout", "1", *PATIENT)
     assert (result["status"], result["alive"]) == (status, alive)
     assert (result["stdout"], result["stderr"]) == ("said\n", "warned")
 
@@ -219,8 +221,8 @@ def test_a_deadline_keeps_the_state_and_cancels_the_call(droste, serve):
     server sees that nobody waits."""
     for limit in "1", "10":
         server = serve(script=[line("sub", hang=True)])
-        result = droste("repl", "--execute-timeout", limit, "--base-url", server.url, "--model",
-                        "scripted-sub", input="x = [1]\nprint('asks'); x.append(2); "
+        result = droste("repl", "--execute-timeout", limit, *PATIENT, "--base-url", server.url,
+                        "--model", "scripted-sub", input="x = [1]\nprint('asks'); x.append(2); "
                         "r = llm_query('q')\nx, 'r' in globals()\n")
         if server.stats()["requests"] == 1:
             break       # else the deadline came before the request
