@@ -435,7 +435,7 @@ def test_an_image_in_use_is_not_removed_and_named_and_then_it_is(image, home, tm
         assert out.returncode == 2, out.stderr
         assert "the image '%s' (%s) is in use" % (name, digest[:12]) in out.stderr
         user.terminate()
-    assert image("rm", name).returncode == 0
+    wait_until(lambda: image("rm", name).returncode == 0, what="the end of its sandbox")
     assert os.listdir(home / "images") == []
 
 

@@ -129,8 +129,8 @@ def test_what_a_killed_host_showed_is_removed_by_the_next(droste, permitted):
     assert len(shown(droste)) == 1
     host.send_signal(signal.SIGKILL)
     finish(host)
-    assert droste("exec", *permitted, "-c", "print(1)").out == "1\n"
-    assert shown(droste) == []
+    wait_until(lambda: droste("exec", *permitted, "-c", "print(1)").out == "1\n"
+               and shown(droste) == [], what="the end of its sandbox")
 
 
 def test_the_host_serves_other_calls_while_it_builds(droste, permitted, wheels, serve, tmp_path):
@@ -177,7 +177,8 @@ def test_a_resumed_run_names_packages_that_are_gone(droste, permitted, wheels, s
     life = Life(droste, serve(turns=turns), tmp_path, *permitted, *gate.flags)
     kill_after_installing(droste, life, gate)
     gate.open()
-    assert droste("packages", "gc", "--older-than", "0s").out.startswith("removed 1,")
+    wait_until(lambda: droste("packages", "gc", "--older-than", "0s").out.startswith("removed 1,"),
+               what="the end of its sandbox")
     result = life.resume()
     assert result.status != 0 and "had installed" in result.err + result.out, result
 

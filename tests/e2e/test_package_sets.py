@@ -341,4 +341,4 @@ def test_a_set_in_use_is_not_removed(droste, wheels):
     finally:
         user.kill()
         user.wait()
-    assert droste("packages", "rm", name).status == 0
+    wait_until(lambda: droste("packages", "rm", name).status == 0, what="the end of its sandbox")
