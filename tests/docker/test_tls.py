@@ -1,12 +1,12 @@
 """--env docker against a daemon with TLS. In a file of its own, since each file has one worker and
 this daemon takes as long as many tests of the other."""
-import random
+import re
 import shutil
 import subprocess
 
 import pytest
 
-from own_daemon import a_daemon, parsed
+from own_daemon import a_daemon, parsed, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +35,11 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def secured(certificates):
-    # Ports that the kernel chooses begin at 32768: a free one of those may be another's by then.
-    port = random.randrange(20000, 30000)
     c = str(certificates)
-    with a_daemon("--host", "tcp://127.0.0.1:%d" % port, "--tlsverify", "--tlscacert",
-                  c + "/ca.pem",
-                              "--tlscert", c + "/server.pem", "--tlskey",
-                  c + "/server-key.pem") as own:
-        own.tcp = "tcp://127.0.0.1:%d" % port
+    with a_daemon("--host", "tcp://127.0.0.1:0", "--tlsverify", "--tlscacert", c + "/ca.pem",
+                  "--tlscert", c + "/server.pem", "--tlskey", c + "/server-key.pem") as own:
+        found = wait_until(lambda: re.search(r"API listen on (127\.0\.0\.1:\d+)", own.log()))
+        own.tcp = "tcp://" + found[1]
         yield own
 
 
