@@ -1,8 +1,8 @@
 # attack: closes the channel, or one direction of it, in the middle of a cell, and goes on
 # rows: 79
 # expect: KILL(SandboxLost|protocol|exit)
-# expect write: KILL(SandboxLost|protocol|exit|timeout)
-# expect closed: KILL(SandboxLost|protocol|exit|timeout)
+# expect write: KILL(SandboxLost|protocol|exit|timeout|signal 2)
+# expect closed: KILL(SandboxLost|protocol|exit|timeout|signal 2)
 # isolation: full light landlock
 # variants: read write both closed
 # settings: --execute-timeout 2 --grace 0.3
