@@ -40,7 +40,7 @@ def read(*path):
 
 
 def wait_for(what):
-    for _ in range(600):
+    for _ in range(2400):
         found = what()
         if found:
             return found
@@ -68,15 +68,23 @@ def sleeping():
         host.wait()
 
 
+# Children that have their memory at once: each keeps it until the last one has its own.
 MANY = """
-import os, time
+import os
+has_it, tell = os.pipe()
+wait, release = os.pipe()
 def child():
+    os.close(release)
     x = bytearray(%d << 20)
     for i in range(0, len(x), 4096): x[i] = 1
-    time.sleep(3)
+    os.write(tell, b"x")
+    os.read(wait, 1)
     os._exit(0)
-for i in range(%d):
+n = %d
+for i in range(n):
     if os.fork() == 0: child()
+for i in range(n): os.read(has_it, 1)
+os.close(release)
 while True:
     try: os.wait()
     except ChildProcessError: break
