@@ -3,10 +3,11 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
-from server_process import DROSTE, Server, WAIT, until
+from server_process import DROSTE, ROOT, Server, WAIT, until
 from harness import repl
 from test_keys import create as create_key
 from test_runs import HANGING, Models
@@ -175,6 +176,25 @@ def test_a_run_is_cancelled_by_ctrl_c_or_by_name(models, tmp_path):
         assert running.wait(WAIT) == 130
         running.communicate()
         assert server.ask("GET", "/v1/runs/" + ids[0]).json["status"] == "cancelled"
+
+
+def test_an_interrupt_before_the_answer_ends_what_was_created(models, tmp_path):
+    """The answer is on its way for 0.1 s, and names what is to be ended."""
+    server = models(HANGING)
+    program = os.path.join(ROOT, "tests", "fakes", "delay_proxy.py")
+    proxy = subprocess.Popen([sys.executable, program, "--ms", "200",
+                              "--to", "127.0.0.1:%d" % server.port],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    droste = Commands(tmp_path, server, DROSTE_SERVER="http://" + proxy.stdout.readline().strip())
+    for kind, words in (("sandboxes", ("exec", "-c", "while True: pass")), ("runs", ("run", "q"))):
+        running = droste.start(*words)
+        until(lambda name=kind: server.ask("GET", "/v1/" + name).json[name])
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=WAIT)
+        assert running.returncode == 130, err
+        assert server.ask("GET", "/v1/sandboxes").json["sandboxes"] == []
+    assert [run["status"] for run in server.ask("GET", "/v1/runs").json["runs"]] == ["cancelled"]
+    proxy.communicate()
 
 
 def test_a_key_is_that_of_the_environment(tmp_path):

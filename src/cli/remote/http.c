@@ -23,6 +23,8 @@ struct remote {
     char *address, *base;
     struct curl_slist *headers;
     bool is_interrupted;
+    bool is_creating; /* the first interrupt waits for the answer, which names what to end */
+    bool is_held;     /* one has waited: it is that of the next request */
 };
 
 /* An answer as it comes in. */
@@ -172,8 +174,9 @@ static int remote_on_progress(
     void *arg, curl_off_t total, curl_off_t now, curl_off_t send_total, curl_off_t sent)
 {
     struct remote *r = arg;
-    r->is_interrupted = r->is_interrupted || cli_was_interrupted() || cli_output_gone();
-    return r->is_interrupted;
+    bool is_new = cli_was_interrupted(), is_second = is_new && r->is_interrupted;
+    r->is_interrupted = r->is_interrupted || is_new || cli_output_gone();
+    return r->is_creating ? is_second : r->is_interrupted;
 }
 
 static void remote_put_query(struct remote *r, struct buf *url, const char *const *query)
@@ -245,7 +248,12 @@ int remote_ask(struct remote *r, const struct remote_request *q, struct error *e
     remote_put_query(r, &url, q->query);
     if (buf_failed(&url))
         return error_memory(err);
+    if (r->is_held) {
+        r->is_held = false;
+        return error_set(err, ERROR_CANCELLED, "interrupted");
+    }
     r->is_interrupted = false;
+    r->is_creating = q->creates && !q->has_file;
     curl_easy_reset(r->curl);
     if (strncmp(r->address, "unix:", 5) == 0)
         curl_easy_setopt(r->curl, CURLOPT_UNIX_SOCKET_PATH, r->address + 5);
@@ -269,6 +277,7 @@ int remote_ask(struct remote *r, const struct remote_request *q, struct error *e
         rc = remote_refused(&a, status);
     else if (rc == 0 && code != CURLE_OK)
         rc = remote_failed(&a, code);
+    r->is_held = rc == 0 && r->is_creating && r->is_interrupted;
     buf_free(&a.text);
     return rc;
 }
