@@ -45,8 +45,9 @@ class Server:
         self.home = home
         env = {**(env or {}), "PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8",
                "DROSTE_HOME": os.path.join(str(home), "data")}
+        # A guest without a processor has time to take an interrupt.
         self.process = subprocess.Popen([DROSTE, "serve", "--listen", "127.0.0.1:0",
-                                         "--workers", workers, *flags],
+                                         "--grace", "30", "--workers", workers, *flags],
                                         stdout=subprocess.PIPE, stderr=stderr, env=env,
                                         text=True)
         self.address = self.process.stdout.readline().strip()
