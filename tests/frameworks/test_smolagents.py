@@ -133,7 +133,7 @@ PIXEL = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhg
 
 def test_a_step_that_takes_too_long_keeps_its_variables(agent_of):
     agent = agent_of("x = 7\nwhile True: pass", "final_answer(x)",
-                     executor=DrosteExecutor(execute_timeout=2))
+                     executor=DrosteExecutor(execute_timeout=2, grace=60))
     assert agent.run("Loop.") == 7
 
 

@@ -111,7 +111,7 @@ def test_an_interrupt_is_of_the_cell_under_way():
     """Not of the next one, where nothing was."""
     async def main():
         running = asyncio.Event()
-        async with Interpreter(tools={"started": started_with(running)}) as interp:
+        async with Interpreter(tools={"started": started_with(running)}, grace=60) as interp:
             await interp.execute("import time")
             interp.interrupt()
             assert (await interp.execute("time.sleep(0.2); 5")).echo == "5"
@@ -195,7 +195,7 @@ def test_a_cancelled_wait_interrupts_its_cell_only():
         async def wait():
             await go_on.wait()
 
-        async with Interpreter(tools={"started": started_with(running)}) as interp, \
+        async with Interpreter(tools={"started": started_with(running)}, grace=60) as interp, \
                 Interpreter(tools=[wait]) as other:
             beside = other.execute("wait()\n'done'")
             waits = asyncio.ensure_future(interp.aexecute("x = 1\nstarted()\nwhile True: pass"))
@@ -276,7 +276,7 @@ def test_abandoned_async_tools_are_cancelled():
             finally:
                 cancelled.set()
 
-        async with Interpreter(tools=[hang]) as interp:
+        async with Interpreter(tools=[hang], grace=60) as interp:
             seconds = 0.5
             while not begun.is_set():       # a deadline that comes before the call says nothing
                 assert (await interp.execute("hang()", timeout=seconds)).status == "timeout"

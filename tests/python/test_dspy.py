@@ -244,7 +244,7 @@ def test_a_dead_session_is_never_silently_another(interp):
 
 def test_a_deadline_is_recoverable():
     """A cell over its time is interrupted, and its variables are there."""
-    with DrosteInterpreter(execute_timeout=2) as interp:
+    with DrosteInterpreter(execute_timeout=2, grace=60) as interp:
         with pytest.raises(CodeExecutionError, match="TimeoutError"):
             interp.execute("x = 1\nwhile True: pass")
         assert interp.execute("x") == 1

@@ -86,7 +86,8 @@ def test_results_show_themselves_without_markup_of_the_codes(interp):
 
 def test_settings_are_keywords():
     """All of Droste's, with '_' for '-'; what is none is refused with the one that was meant."""
-    with Interpreter(isolation="process", execute_timeout=1, setup_code="base = 40") as interp:
+    with Interpreter(isolation="process", execute_timeout=2, grace=60,
+                     setup_code="base = 40") as interp:
         assert interp.isolation == "process"
         assert interp.execute("while True: pass").status == "timeout"
         assert interp.execute("while True: pass", timeout=0.5).status == "timeout"
@@ -319,7 +320,7 @@ def test_a_listener_that_raises_stops_the_cell():
     def listen(stream, text):
         raise LookupError("enough")
 
-    with Interpreter(on_output=listen) as interp:
+    with Interpreter(on_output=listen, grace=60) as interp:
         with pytest.raises(LookupError, match="enough"):
             interp.execute("x = 1\nprint('a', flush=True)\nwhile True: pass")
         assert interp.execute("x").echo == "1"
@@ -331,7 +332,7 @@ def test_a_listener_that_always_raises_is_called_once():
     def listen(stream, text):
         raise LookupError("enough")
 
-    with Interpreter(on_output=listen) as interp:
+    with Interpreter(on_output=listen, grace=60) as interp:
         with pytest.raises(LookupError):
             interp.execute("x = 1\nwhile True: print('a' * 1000, flush=True)")
         assert interp.execute("x").echo == "1"
@@ -394,7 +395,7 @@ def test_an_interrupt_ends_the_cell_under_way_and_no_other():
     """One that comes while nothing runs is nobody's; one in a cell ends it, and the next is
     whole."""
     running = threading.Event()
-    with Interpreter(tools={"started": running.set}) as interp:
+    with Interpreter(tools={"started": running.set}, grace=60) as interp:
         interp.interrupt()
         interp.start()
         interp.interrupt()

@@ -85,7 +85,8 @@ finally:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     place = tmp_path_factory.mktemp("jupyter")
-    done = python(place, "-m", "droste.jupyter", "install", "--", "--execute-timeout", "30")
+    done = python(place, "-m", "droste.jupyter", "install", "--", "--execute-timeout", "60",
+                  "--grace", "60")
     assert done.returncode == 0, done.stderr
     return place
 

@@ -183,7 +183,7 @@ def started():
 def tool():
     started()
     time.sleep(60)
-with droste.Interpreter(tools=[started, tool]) as interp:
+with droste.Interpreter(tools=[started, tool], grace=60) as interp:
     interp.execute("import time; x = 1")
     try:
         interp.execute(%r)
@@ -207,7 +207,7 @@ def test_ctrl_c_where_a_result_holds_up_the_loop():
     done = script(CTRL_C + """
 import asyncio, os, threading, droste
 async def main():
-    async with droste.Interpreter(tools={"started": threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start}) as interp:
+    async with droste.Interpreter(tools={"started": threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start}, grace=60) as interp:
         await interp.execute("x = 1")
         try:
             interp.execute("started()\\nwhile True: pass").status
@@ -228,7 +228,7 @@ def signals():
         os.kill(os.getpid(), signal.SIGINT)
 printed = threading.Semaphore(0)
 threading.Thread(target=signals).start()
-with droste.Interpreter(on_output=lambda stream, text: printed.release()) as interp:
+with droste.Interpreter(on_output=lambda stream, text: printed.release(), grace=60) as interp:
     interp.execute("x = 1")
     try:
         interp.execute(""" + repr("""
@@ -300,7 +300,7 @@ def handle(number, frame):
 signal.signal(signal.SIGUSR1, handle)
 before = [signal.getsignal(n) for n in signal.valid_signals()]
 kill = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start
-with droste.Interpreter(tools={"started": kill}) as interp:
+with droste.Interpreter(tools={"started": kill}, grace=60) as interp:
     ended = interp.execute("started(); import time; time.sleep(1000)").error.type
     print(ended, [signal.getsignal(n) for n in signal.valid_signals()] == before)
 """)

@@ -92,7 +92,7 @@ def test_ctrl_c_stops_the_cell_and_keeps_the_session():
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from droste._shared import Shared
-session = Shared("Shared")
+session = Shared("Shared", grace=60)
 session.tools = {"started": lambda: print("running", flush=True)}
 session.start()
 try:

@@ -406,7 +406,7 @@ def test_times_of_the_local_environment():
                           ("broker_timeout_s", "broker-timeout")):
         assert float(pairs[setting]) == float(default_of("004", "Local Environment / Options",
                                                          name)[2])
-    done = configured(["while True: pass", "SUBMIT(answer=1)"], execute_timeout_s=2)
+    done = configured(["while True: pass", "SUBMIT(answer=1)"], execute_timeout_s=2, grace=60)
     assert done.answer == 1 and "TimeoutError: the cell ran longer than 2 s" in done.shown
     with pytest.raises(droste.ArgumentError, match="execute_timeout_cap_s"):
         configured([], execute_timeout_s=301.0)
