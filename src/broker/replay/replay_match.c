@@ -30,7 +30,7 @@ enum {
     LOOK_MS = 250,         /* interval of checks on a guest with due calls */
     IDLE_MS = 2000,        /* milliseconds of idleness to wait, and then */
     IDLE_MOST_MS = 600000, /* twice the original time, up to this limit */
-    BUSY_SHARE = 50,       /* below this fraction of the time, a guest only polls the clock */
+    BUSY_SHARE = 10,       /* below this fraction of the time, a guest only polls the clock */
     SHOWN_MAX = 40,        /* bytes of a prompt in an error */
 };
 
@@ -373,7 +373,11 @@ void replay_match_doubt(void *arg)
         timer_stop(b->doubt);
         return;
     }
-    b->idle_ms = was_idle(b, &ms) ? b->idle_ms + ms : 0;
+    if (!was_idle(b, &ms)) { /* on a busy machine, a guest that polls waits to run, now and then */
+        b->idle_ms -= ms < b->idle_ms ? ms : b->idle_ms;
+        return;
+    }
+    b->idle_ms += ms;
     int64_t before_ms = replay_log_unasked_ms(b->options.recorded, b->cell);
     uint64_t asleep_ms = before_ms < IDLE_MOST_MS / 2 ? (uint64_t)before_ms * 2 : IDLE_MOST_MS;
     if (b->idle_ms < IDLE_MS + asleep_ms)

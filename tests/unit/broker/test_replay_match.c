@@ -222,6 +222,8 @@ static void a_guest_that_is_idle_for_long_asks_no_more(void **state)
     assert_int_equal(diverged.code, ERROR_NONE);
     doubt_after(600000, 1);
     assert_int_equal(diverged.code, ERROR_NONE);
+    assert_true(b.idle_ms >= 600000 - 500 && b.idle_ms <= 600000 - 250);
+    doubt_after(100, 1);
     assert_int_equal(b.idle_ms, 0);
     doubt_after(600000, 0);
     assert_int_equal(diverged.code, ERROR_MODEL_REPLAY);
