@@ -27,7 +27,7 @@ def failures(report):
 @pytest.mark.skipif(not os.access(PROGRAM, os.X_OK), reason="no schemathesis in build/contract: "
                     "scripts/setup contract")
 def test_no_answer_contradicts_the_document(tmp_path):
-    server = Server(tmp_path, "--idle", "60", "--max-sandboxes", "40")
+    server = Server(tmp_path, "--idle", "60", "--max-sandboxes", "100")
     try:
         done = subprocess.run(
             [PROGRAM, "--config-file", os.path.join(HERE, "contract.toml"),
