@@ -126,8 +126,8 @@ class Shared:
     def clear(self):
         """The session is as new, for the next test."""
         self.interp.tools.clear()
-        code = ("for _n in [n for n in globals() if n not in %s]: del globals()[_n]\nclear_buffer()"
-                % self.names)
+        code = ("for _n in [n for n in globals() if n not in %s]: del globals()[_n]\n"
+                "clear_buffer()\nanswer.update(content='', ready=False)" % self.names)
         if not (self.interp.alive and self.interp.execute(code).ok):
             self.close()
 

@@ -6,10 +6,10 @@ import contextlib
 import os
 import socket
 import threading
-import time
 
 import pytest
 
+import adapters
 import droste
 
 SECRET = "a-secret-of-the-host-7d1f"
@@ -220,12 +220,16 @@ def test_what_takes_too_much_memory_between_cells_is_ended_too(opened):
     for interp, size in ((modest, 1), (greedy, 40)):
         interp.execute("kept = 41")
         assert interp.execute(LATER % size).ok
-        interp.files.write("grow", b"")
-    result, ended = None, time.monotonic() + 60
-    with contextlib.suppress(droste.LostError):
-        while time.monotonic() < ended and greedy.alive:
-            result = greedy.execute("kept")
-    assert not greedy.alive, result
+    modest.files.write("grow", b"")
+
+    def is_ended():
+        with contextlib.suppress(droste.LostError):
+            greedy.execute("kept")
+        return not greedy.alive
+
+    with contextlib.suppress(droste.LostError):     # it may be ended before it has answered
+        greedy.files.write("grow", b"")
+    assert adapters.wait_for(is_ended)
     assert modest.execute("kept").echo == "41"
 
 
