@@ -34,8 +34,9 @@ def check_artifacts(place, **settings):
 def check_library_values(interp):
     """An array and a frame keep types, shape and what is missing, both ways."""
     np = pytest.importorskip("numpy", reason="numpy is not installed for this interpreter")
-    if not interp.execute("import numpy").ok:
-        pytest.skip("the fake's interpreter has no numpy")
+    imported = interp.execute("import numpy")
+    if not imported.ok:
+        pytest.skip("the fake's interpreter has no numpy: %s" % imported.error.message)
     array = np.arange(200000.0).reshape(2, -1).T
     interp.set("a", {"values": array, "days": np.array(["2026-01-02", "NaT"], "M8[D]")})
     assert interp.execute("a['values'][0, 0] = 7; b = a['values'].dtype.str").ok
