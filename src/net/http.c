@@ -25,7 +25,7 @@
 #include "net/dns_cache.h"
 #include "net/sockets.h"
 
-#define TICK_MS      100   /* how late a stall may be detected */
+#define TICK_MS      100   /* a stall is detected one or two ticks late */
 #define SENT_AT_ONCE 16384 /* a body that fits in any socket's buffer */
 
 /* Reused with its handle for many requests: creating one costs as much as sending one. */
@@ -47,6 +47,7 @@ struct http_transfer {
     size_t received;   /* bytes of the body */
     curl_off_t sent;   /* bytes of the request's body */
     uint64_t moved_ns; /* time of the last byte in either direction */
+    uint64_t still_ns; /* the `moved_ns` that was too long ago at the last tick */
     bool too_large;
     bool headed; /* `head` was called */
     bool paused;
@@ -404,6 +405,10 @@ static bool end_one_stalled(struct http *http)
         double limit = http_patience(t);
         if (limit <= 0 || clock_seconds_since(t->moved_ns) < limit)
             continue;
+        if (t->still_ns != t->moved_ns) {
+            t->still_ns = t->moved_ns;
+            continue; /* if the loop was held up, the socket has bytes that it reads after this */
+        }
         if (!t->added) {
             transfer_fail_lookup(t, "no name server answered in time");
             return true;

@@ -18,6 +18,7 @@ enum { TURNS = 2000 }; /* of 10 ms at most: an answer that does not come fails t
 struct scene {
     struct loop *loop;
     struct http *http;
+    struct http_options options;
     int listener, connection, accepted;
     char url[64];
     struct buf asked, got;
@@ -41,18 +42,18 @@ static int listen_locally(struct scene *s)
 static int scene_open(void **state)
 {
     struct scene *s = calloc(1, sizeof *s);
-    struct http_options options = { .host = "127.0.0.1",
+    assert_non_null(s);
+    s->options = (struct http_options){ .host = "127.0.0.1",
         .peer = "the server",
         .codes = { ERROR_MODEL_CONNECT, ERROR_MODEL_CUT, ERROR_MODEL_STALL, ERROR_MODEL_REPLY },
         .connections = 4,
         .connect_timeout = 10,
         .response_limit = 4 }; /* for each, not for all */
-    assert_non_null(s);
     s->connection = -1;
-    options.port = (unsigned)listen_locally(s);
-    snprintf(s->url, sizeof s->url, "http://127.0.0.1:%u/", options.port);
+    s->options.port = (unsigned)listen_locally(s);
+    snprintf(s->url, sizeof s->url, "http://127.0.0.1:%u/", s->options.port);
     assert_ok(loop_open(&s->loop, err));
-    assert_ok(http_open(s->loop, &options, &s->http, err));
+    assert_ok(http_open(s->loop, &s->options, &s->http, err));
     *state = s;
     return 0;
 }
@@ -256,6 +257,29 @@ static void before_it_leaves_a_request_has_no_status(void **state)
     http_cancel(t);
 }
 
+/* A host that was held up for longer than a stall may last reads what has arrived meanwhile. What
+ * does not arrive is a stall. */
+static void what_arrived_while_the_host_was_held_up_is_no_stall(void **state)
+{
+    static const char begun[] = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na";
+    struct scene *s = *state;
+    http_close(s->http);
+    s->options.first_timeout = s->options.stall_timeout = 0.2;
+    assert_ok(http_open(s->loop, &s->options, &s->http, err));
+    for (int is_whole = 1; is_whole >= 0; is_whole--) {
+        send_request(s);
+        for (int i = 0; i < TURNS && !whole(&s->asked); i++) {
+            loop_turn(s->loop, 10);
+            take_what_came(s);
+        }
+        const char *reply = is_whole ? good : begun;
+        assert_int_equal(write(s->connection, reply, strlen(reply)), (ssize_t)strlen(reply));
+        usleep(250000);
+        wait_for_end(s);
+        assert_int_equal(s->result.error.code, is_whole ? ERROR_NONE : ERROR_MODEL_STALL);
+    }
+}
+
 static void never(void *arg)
 {
     fail_msg("the timer came");
@@ -295,6 +319,7 @@ int main(void)
         T(an_abandoned_connection_is_forgotten),
         T(a_failure_tells_nothing_of_the_answer_before_it),
         T(before_it_leaves_a_request_has_no_status),
+        T(what_arrived_while_the_host_was_held_up_is_no_stall),
         T(an_idle_connection_that_ends_is_heard_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
