@@ -17,7 +17,6 @@ enum {
     HEAP_GROWTH = 1 << 20, /* bytes that the host may hold afterwards and did not before */
     RESIDENT_GROWTH =
         3 << 20,     /* bytes of memory that it may keep for more of the same; else some 6 MiB */
-    GONE_S = 5,      /* for killed processes to be gone; milliseconds in practice */
     ROUNDS = 5,      /* of attackers */
     PATIENCE_S = 60, /* then a test has failed, and not the machine */
 };
@@ -134,7 +133,8 @@ static void assert_ended_in_order(struct attacker *a)
 }
 
 /* The processes of closed sandboxes are killed, which takes them a moment, and the zygote's answer
- * to a request that nobody waits for any more may still be under way. */
+ * to a request that nobody waits for any more may still be under way. There may be less than
+ * before: a standby counts as a process until it has its name. */
 static void look_when_they_are_gone(
     struct fixture *f, const struct crowd_host *before, struct crowd_host *after)
 {
@@ -143,8 +143,10 @@ static void look_when_they_are_gone(
         usleep(10000);
         honest_step(f);
         crowd_look(after);
-    } while ((after->processes != before->processes || after->descriptors != before->descriptors) &&
-             clock_seconds_since(start) < GONE_S);
+    } while ((after->processes > before->processes || after->descriptors > before->descriptors) &&
+             clock_seconds_since(start) < PATIENCE_S);
+    assert_in_range(after->processes, 0, before->processes);
+    assert_in_range(after->descriptors, 0, before->descriptors);
 }
 
 /* Until all of them have had their time; how many calls they have made. */
@@ -178,11 +180,9 @@ static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before
         calls += run_attackers(f, &options);
     assert_true(calls > 0);
     look_when_they_are_gone(f, &before, &after);
-    assert_int_equal(after.processes, before.processes);
-    assert_int_equal(after.descriptors, before.descriptors);
     assert_int_equal(after.threads, before.threads);
     assert_int_equal(after.children, before.children);
-    assert_int_equal(after.mounts, before.mounts);
+    assert_in_range(after.mounts, 0, before.mounts); /* others may remove what one is on */
     if (after.heap > before.heap + HEAP_GROWTH)
         fail_msg("the host's heap grew from %zu to %zu bytes", before.heap, after.heap);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory */
@@ -209,8 +209,6 @@ static void attackers_can_be_closed_at_any_moment(void **state)
         crowd_close(&f->crowd);
     }
     look_when_they_are_gone(f, &before, &after);
-    assert_int_equal(after.processes, before.processes);
-    assert_int_equal(after.descriptors, before.descriptors);
     assert_true(after.heap <= before.heap + HEAP_GROWTH);
 }
 

@@ -14,7 +14,8 @@ static double random_seconds(double most)
     return 0.001 + most * (seed >> 8) / (double)(1 << 24);
 }
 
-/* A generous grace: a guest that has not stopped by then was deaf. */
+/* A generous grace: a guest that has not stopped by then was deaf. It is interrupted again after
+ * half of it. */
 static void open_patient(struct fixture *f)
 {
     struct session_options options = fixture_options();
@@ -122,10 +123,9 @@ static void fifty_threads_get_their_own_answers(void **state)
             random_seconds(0.2));
         assert_status(&f->last, CELL_TIMEOUT);
         assert_true(f->last.alive);
-        const struct cell_result *r = run_limited(f,
+        const struct cell_result *r = run(f,
             "[t.join() for t in ts if t.ident]\nSUBMIT(wrong=wrong, alive=sum(t.is_alive() for t "
-            "in ts))",
-            30);
+            "in ts))");
         assert_status(r, CELL_SUBMITTED);
         assert_string_equal(submitted(r), "{\"wrong\": [], \"alive\": 0}");
     }
@@ -148,38 +148,49 @@ static void an_interrupted_caller_leaves_the_reading_to_others(void **state)
             "while True: llm_query('main')",
             random_seconds(0.01));
         assert_status(&f->last, CELL_TIMEOUT);
-        const struct cell_result *r = run_limited(f,
-            "ts = globals().get('ts', [])\n"
-            "while any(t.is_alive() for t in ts): time.sleep(0.0005)\nSUBMIT(ok=True)",
-            30);
+        const struct cell_result *r =
+            run(f, "ts = globals().get('ts', [])\n"
+                   "while any(t.is_alive() for t in ts): time.sleep(0.0005)\nSUBMIT(ok=True)");
         assert_status(r, CELL_SUBMITTED);
     }
 }
+
+/* A deadline that is over before the code is where it should be proves nothing: the next is longer.
+ */
+static const double limits[] = { 0.3, 3, 30 };
 
 /* Python only prints what is raised in a destructor, and goes on. */
 static void an_interrupt_that_python_swallows_is_repeated(void **state)
 {
     struct fixture *f = *state;
+    bool is_swallowed = false;
     open_patient(f);
     run(f, "import time\nclass D:\n    def __del__(self): time.sleep(1e9)");
-    const struct cell_result *r =
-        run_limited(f, "x = 1\nD()\nx = 2\nwhile True: time.sleep(0.001)", 0.5);
-    assert_status(r, CELL_TIMEOUT);
-    assert_true(r->alive);
-    assert_non_null(strstr(buf_text(&r->err), "KeyboardInterrupt"));
+    for (size_t i = 0; i < array_length(limits) && !is_swallowed; i++) {
+        const struct cell_result *r =
+            run_limited(f, "x = 1\nD()\nx = 2\nwhile True: time.sleep(0.001)", limits[i]);
+        assert_status(r, CELL_TIMEOUT);
+        assert_true(r->alive);
+        is_swallowed = strstr(buf_text(&r->err), "KeyboardInterrupt");
+    }
+    assert_true(is_swallowed);
     assert_submits(f, "SUBMIT(x=x)", "{\"x\": 2}");
 }
 
 static void a_cell_may_catch_the_interrupt_and_end_in_order(void **state)
 {
     struct fixture *f = *state;
+    bool is_caught = false;
     open_patient(f);
-    run(f, "import time"); /* so that the deadline is not the start's */
-    const struct cell_result *r =
-        run_limited(f, "try:\n    time.sleep(1e9)\nexcept KeyboardInterrupt:\n    kept = 7", 0.5);
-    assert_status(r, CELL_TIMEOUT);
-    assert_true(r->alive);
-    assert_submits(f, "SUBMIT(kept=kept)", "{\"kept\": 7}");
+    run(f, "import time\nkept = 0");
+    for (size_t i = 0; i < array_length(limits) && !is_caught; i++) {
+        const struct cell_result *r = run_limited(
+            f, "try:\n    time.sleep(1e9)\nexcept KeyboardInterrupt:\n    kept = 7", limits[i]);
+        assert_status(r, CELL_TIMEOUT);
+        assert_true(r->alive);
+        is_caught = strcmp(submitted(run(f, "SUBMIT(kept=kept)")), "{\"kept\": 7}") == 0;
+    }
+    assert_true(is_caught);
 }
 
 int main(void)

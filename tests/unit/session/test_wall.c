@@ -478,7 +478,7 @@ static void a_daemon_dies_with_its_session(void **state)
             pid_t daemon = atoi(strpbrk(submitted(&f->last), "0123456789"));
             assert_int_equal(kill(daemon, 0), 0);
             fixture_close(f);
-            for (int tries = 0; tries < 500 && kill(daemon, 0) == 0; tries++)
+            for (int tries = 0; tries < 6000 && kill(daemon, 0) == 0; tries++)
                 usleep(10000);
             assert_int_equal(kill(daemon, 0), -1);
             assert_int_equal(errno, ESRCH);
@@ -547,7 +547,7 @@ static void a_guest_runs_below_its_host(void **state)
 static void find_only_child(pid_t parent, pid_t *child, uid_t *user)
 {
     pid_t found = 0;
-    for (int i = 0; i < 500 && children_of(parent, &found, user) != 1; i++)
+    for (int i = 0; i < 6000 && children_of(parent, &found, user) != 1; i++)
         usleep(10000);
     assert_int_equal(children_of(parent, &found, user), 1);
     *child = found;
@@ -582,9 +582,11 @@ static void roots_guest_is_a_user_of_its_own_on_the_host(void **state)
 static void a_stopped_guest_is_killed_at_its_deadline(void **state)
 {
     struct fixture *f = *state;
-    open_at(f, fixture_isolation());
+    struct session_options options = fixture_options();
+    options.grace = 0.2;
+    fixture_open(f, &options);
     const struct cell_result *r =
-        run_limited(f, "import signal; os.kill(os.getpid(), signal.SIGSTOP)", 1);
+        run_limited(f, "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", 1);
     assert_status(r, CELL_TIMEOUT);
     assert_false(r->alive);
     assert_string_equal(r->killed, "timeout");
