@@ -123,7 +123,7 @@ REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
 class Connection:
     def __init__(self, server, reader, writer):
         self.server, self.reader, self.writer = server, reader, writer
-        self.served, self.line_end = 0, "\n"
+        self.served, self.line_end, self.burst = 0, "\n", None
 
     async def read_request(self):
         head = await self.reader.readuntil(b"\r\n\r\n")
@@ -138,8 +138,18 @@ class Connection:
         return Request(self, method, path, headers, body)
 
     async def send(self, data):
+        if self.burst is not None:
+            self.burst += data
+            return
         self.writer.write(data)
         await self.writer.drain()
+
+    def begin_burst(self):
+        self.burst = b""
+
+    async def end_burst(self):
+        data, self.burst = self.burst, None
+        await self.send(data)
 
     async def answer(self, status, body, content_type="application/json", extra=(), length=None):
         if isinstance(body, (dict, list)):
@@ -360,9 +370,12 @@ async def done_then_cut(c, r):
 
 
 async def stall(c, r):
+    """What comes comes at once: the time in which nothing comes begins behind the first word."""
+    c.begin_burst()
     await c.begin_stream()
     await c.events(r.dialect.begin(r))
     await c.event(r.dialect.piece("a first word"))
+    await c.end_burst()
     await c.until_gone()
 
 
@@ -537,8 +550,8 @@ BEHAVIOURS = {
 async def numbered(c, r):
     """slow-MS, slow-first-MS (headers and signs of life come at once), big-BYTES, STATUS-N (the
     first N requests with a last message fail, 429 says Retry-After: 1), 429-date-N (Retry-After as
-    a date two seconds ahead)."""
-    found = re.fullmatch(r"(slow|slow-first|big|429-date|[45]\d\d)-(\d+)", r.model)
+    a date two seconds ahead), 429-minute-N (Retry-After: 60)."""
+    found = re.fullmatch(r"(slow|slow-first|big|429-date|429-minute|[45]\d\d)-(\d+)", r.model)
     if not found:
         return await notfound(c, r)
     kind, n = found.group(1), int(found.group(2))
@@ -558,6 +571,8 @@ async def numbered(c, r):
     extra = []
     if kind == "429":
         extra = ["Retry-After: 1"]
+    if kind == "429-minute":
+        extra = ["Retry-After: 60"]
     if kind == "429-date":
         at = time.gmtime(time.time() + 2)
         extra = ["Retry-After: " + time.strftime("%a, %d %b %Y %H:%M:%S GMT", at)]

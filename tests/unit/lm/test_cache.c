@@ -239,7 +239,7 @@ static void the_next_asks_when_the_first_is_gone(void **state)
     struct answer a[4] = { 0 };
     struct lm_message message = { "user", "same", 4 };
     struct lm_request hasty = {
-        .messages = &message, .message_count = 1, .timeout = 0.05, .temperature = -1
+        .messages = &message, .message_count = 1, .timeout = 0.5, .temperature = -1
     };
     p->keep = true;
     struct lm *lm = open_model(p, p->path);

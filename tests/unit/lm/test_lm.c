@@ -1,6 +1,8 @@
 /* The common parts of all clients: queueing, cancelling, closing, and callback models. */
 #include "fixture.h"
 
+#include "base/clock.h"
+
 /* A thousand calls, 64 at a time: none lost, none doubled, on connections that are used again. */
 static void a_thousand_calls_share_64_connections(void **state)
 {
@@ -34,25 +36,6 @@ static void a_thousand_calls_share_64_connections(void **state)
     assert_int_equal(json_object_object_length(keys), CALLS);
     assert_in_range(json_get_int(stats, "max_in_flight", 0), 2, 64);
     assert_in_range(json_get_int(stats, "connections", 0), 2, 64);
-}
-
-/* Time in the queue is not taken from a call's own: the second waits longer than its timeout. */
-static void queueing_does_not_eat_the_timeout(void **state)
-{
-    struct fake *f = *state;
-    struct lm_options options = options_for(f, "slow-600");
-    cleanup_answer struct answer a = { 0 }, b = { 0 };
-    struct lm_message message = { "user", "x", 1 };
-    struct lm_request request = { .messages = &message, .message_count = 1, .timeout = 1 };
-    options.concurrency = 1;
-    struct lm *lm = open_lm(f->loop, &options);
-    assert_ok(lm_start(lm, &request, on_answer, NULL, &a, NULL, err));
-    assert_ok(lm_start(lm, &request, on_answer, NULL, &b, NULL, err));
-    assert_ok(loop_run_until(f->loop, &b.done, err));
-    lm_close(lm);
-    assert_int_equal(a.error.code, ERROR_NONE);
-    assert_int_equal(b.error.code, ERROR_NONE);
-    assert_int_equal(fake_stat(f, "max_in_flight"), 1);
 }
 
 /* A cancelled call never ends by `done`; the server sees its connection close; others go on. */
@@ -250,6 +233,38 @@ static void calls_over_the_limit_wait(void **state)
     loop_close(loop);
 }
 
+/* Time in the queue is not taken from a call's own: the second waits longer than its timeout. */
+static void queueing_does_not_eat_the_timeout(void **state)
+{
+    struct host h = { 0 };
+    struct loop *loop = NULL;
+    cleanup_answer struct answer a = { 0 }, b = { 0 };
+    struct lm_message message = { "user", "x", 1 };
+    struct lm_request request = { .messages = &message, .message_count = 1, .timeout = 0.5 };
+    struct lm_options options = {
+        .model = "callback", .callback = host_asked, .callback_arg = &h, .concurrency = 1
+    };
+    assert_ok(loop_open(&loop, err));
+    struct lm *lm = open_lm(loop, &options);
+    start(lm, NULL, "x", 1, 0, &a);
+    assert_ok(lm_start(lm, &request, on_answer, NULL, &b, NULL, err));
+    uint64_t begun = clock_ns();
+    while (clock_seconds_since(begun) < request.timeout * 1.1)
+        loop_turn(loop, 10);
+    assert_int_equal(h.count, 1);
+    assert_false(b.done);
+    for (unsigned i = 0; i < 2; i++) {
+        while (h.count <= i)
+            loop_turn(loop, 0);
+        lm_answer(h.kept[i], "y", 1, NULL, NULL);
+    }
+    assert_ok(loop_run_until(loop, &b.done, err));
+    lm_close(lm);
+    loop_close(loop);
+    assert_int_equal(a.error.code, ERROR_NONE);
+    assert_int_equal(b.error.code, ERROR_NONE);
+}
+
 /* Answers later, out of order: with a usage, with an error, and with bytes that are not text. */
 static void a_callback_may_answer_later(void **state)
 {
@@ -348,13 +363,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         server_test(a_thousand_calls_share_64_connections),
-        server_test(queueing_does_not_eat_the_timeout),
         server_test(a_call_in_flight_is_cancelled),
         server_test(a_delta_may_cancel_and_close),
         server_test(done_may_start_and_close),
         server_test(closing_cancels_everything),
         cmocka_unit_test(a_callback_may_answer_at_once),
         cmocka_unit_test(calls_over_the_limit_wait),
+        cmocka_unit_test(queueing_does_not_eat_the_timeout),
         cmocka_unit_test(a_callback_may_answer_later),
         cmocka_unit_test(a_callback_gets_content_parts),
         cmocka_unit_test(a_late_answer_of_a_callback_is_dropped),

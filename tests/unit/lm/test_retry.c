@@ -67,19 +67,15 @@ static void a_rate_limit_that_lasts_is_an_error(void **state)
     assert_int_equal(a.usage.input_tokens, 0);
 }
 
-/* A pause that would end after the call's deadline is not begun: the rate limit is the error. */
+/* A pause that would end after the call's deadline (50 s) is not begun: the rate limit is the
+ * error. */
 static void a_pause_past_the_deadline_is_not_begun(void **state)
 {
     struct fake *f = *state;
-    struct lm_options options = options_for(f, "429-9");
+    struct lm_options options = options_for(f, "429-minute-9");
     cleanup_answer struct answer a = { 0 };
-    struct lm_message message = { "user", "x", 1 };
-    struct lm_request request = { .messages = &message, .message_count = 1, .timeout = 0.9 };
     options.retries = 5;
-    struct lm *lm = open_lm(f->loop, &options);
-    assert_ok(lm_start(lm, &request, on_answer, NULL, &a, NULL, err));
-    assert_ok(loop_run_until(f->loop, &a.done, err));
-    lm_close(lm);
+    ask_once(f->loop, &options, &a);
     assert_failed(&a, ERROR_MODEL_RATE, "429");
     assert_int_equal(a.attempts, 1);
 }
