@@ -142,3 +142,11 @@ static inline void open_working(struct fixture *f, enum isolation isolation, str
     exec_in(b, "x = 1");
     wait_until(f, b->results == 1);
 }
+
+/* The same, and the zygote has answered: until then a descriptor more is open. */
+static inline void open_settled(struct fixture *f, enum isolation isolation, struct box *b)
+{
+    struct sandbox_figures figures;
+    open_working(f, isolation, b);
+    wait_until(f, b->ops->figures(b->sandbox, &figures));
+}

@@ -92,7 +92,7 @@ static inline struct session_options side_options(void)
     struct session_options options;
     session_options_init(&options);
     options.spec.isolation = ISOLATION_PROCESS;
-    options.grace = 1;
+    options.grace = 30; /* a busy machine must not turn an interrupt into a kill */
     return options;
 }
 

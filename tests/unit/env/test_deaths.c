@@ -52,7 +52,7 @@ static void a_killed_host_leaves_no_process_and_no_directory(void **state)
         kill(host, SIGKILL);
         waitpid(host, NULL, 0);
         size_t left = count;
-        for (int tries = 0; tries < 200 && left > 0; tries++) {
+        for (int tries = 0; tries < 6000 && left > 0; tries++) {
             usleep(10000);
             left = 0;
             for (size_t j = 0; j < count; j++)

@@ -311,13 +311,13 @@ static void a_hundred_sandboxes_leave_nothing(void **state)
     for (size_t i = 0; i < level_count(); i++) {
         struct box b;
         for (int n = 0; n < 20; n++) {
-            open_working(f, levels[i], &b);
+            open_settled(f, levels[i], &b);
             close_box(&b);
         }
         loop_turn(f->loop, 0);
         size_t fds = count_fds(), resident = resident_bytes();
         for (int n = 0; n < 100; n++) {
-            open_working(f, levels[i], &b);
+            open_settled(f, levels[i], &b);
             close_box(&b);
         }
         loop_turn(f->loop, 0);
@@ -376,11 +376,11 @@ static void a_sandbox_costs_three_descriptors(void **state)
     struct fixture *f = *state;
     struct box b[2];
     struct sandbox_usage usage;
-    open_working(f, ISOLATION_FULL, &b[0]);
+    open_settled(f, ISOLATION_FULL, &b[0]);
     b[0].ops->usage(b[0].sandbox, &usage);
     size_t own = usage.means[LIMIT_MEMORY] == LIMIT_BY_CGROUP ? 4 : 3;
     size_t before = count_entries("/proc/self/fd");
-    open_working(f, ISOLATION_FULL, &b[1]);
+    open_settled(f, ISOLATION_FULL, &b[1]);
     assert_int_equal(count_entries("/proc/self/fd"), before + own);
     exec_in(&b[1], "import time; time.sleep(1000)");
     b[1].ops->kill(b[1].sandbox);
@@ -473,9 +473,7 @@ static void what_a_deaf_guest_does_not_take_is_freed(void **state)
     struct fixture *f = *state;
     static char piece[60000];
     struct box b;
-    open_at(f, ISOLATION_FULL, &b);
-    exec_in(&b, "import time; time.sleep(0.1)"); /* the zygote has answered too */
-    wait_until(f, b.results == 1);
+    open_settled(f, ISOLATION_FULL, &b);
     exec_in(&b, "import os; os.write(1, b'up')\nwhile True: pass");
     wait_until(f, b.out.len > 0);
     size_t fds = count_fds();

@@ -183,13 +183,13 @@ static void the_soft_deadline_keeps_the_state(void **state)
 /* A container may take longer than that to be there. */
 static void the_time_of_a_cell_begins_when_its_sandbox_is_there(void **state)
 {
-    static const char *const slow[] = { "sh", "-c", "sleep 1; exec python3 \"$@\"", "sh", NULL };
+    static const char *const slow[] = { "sh", "-c", "sleep 2; exec python3 \"$@\"", "sh", NULL };
     struct side s;
     reopen(*state, slow);
     open_side(*state, &s);
-    start(&s, "SUBMIT(1)", 0.5);
+    start(&s, "SUBMIT(1)", 1.5);
     assert_status(wait_done(&s), CELL_SUBMITTED);
-    start(&s, "while True: pass", 0.5);
+    start(&s, "while True: pass", 0.2);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     close_side(&s);
 }
@@ -197,9 +197,11 @@ static void the_time_of_a_cell_begins_when_its_sandbox_is_there(void **state)
 static void a_cell_that_does_not_stop_is_killed(void **state)
 {
     struct side s;
-    open_side(*state, &s);
-    run(&s, "1");
-    start(&s, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 0.2);
+    struct session_options options = side_options();
+    options.grace = 0.2;
+    open_side_as(*state, &s, &options);
+    run(&s, "import signal");
+    start(&s, "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", 1);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
     assert_string_equal(s.last.killed, "timeout");

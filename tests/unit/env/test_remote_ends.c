@@ -120,12 +120,14 @@ static void who_stops_its_keeper_can_be_killed(void **state)
 {
     struct fixture *f = *state;
     struct side s;
-    open_side(f, &s);
-    run(&s, "1");
+    struct session_options options = side_options();
+    options.grace = 0.2;
+    open_side_as(f, &s, &options);
+    run(&s, "import os, signal");
     start(&s,
-        "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "keeper = os.getppid()\nwhile True: os.kill(keeper, signal.SIGSTOP)",
-        0.2);
+        1);
     assert_status(wait_done(&s), CELL_TIMEOUT);
     assert_false(s.last.alive);
     close_side(&s);
@@ -179,7 +181,7 @@ static void the_end_of_its_input_ends_it_with_all_workers(void **state)
 static void an_unused_lease_ends_it_with_all_workers(void **state)
 {
     struct fixture *f = *state;
-    f->options.boot.lease = 1;
+    f->options.boot.lease = 2;
     f->options.boot.eof_ends = false;
     reopen(f, NULL);
     struct side s;
