@@ -8,7 +8,7 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 DROSTE = os.path.join(BUILD, "droste")
 
 
-def run(*command, timeout=120, status=0, **options):
+def run(*command, timeout=300, status=0, **options):
     """The standard output of a command with this exit status."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                           timeout=timeout, **options)

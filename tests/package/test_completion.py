@@ -14,7 +14,7 @@ import pytest
 from wheels import make_wheel
 from installed import BUILD, DROSTE, ROOT, commands, run
 
-PATIENCE = 60
+PATIENCE = 300
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_completion_says_nothing_where_it_knows_nothing(home):
     config.write_text("garbage\n")
     for words in (["frobnicate", ""], ["exec", "--env", ""]):
         done = subprocess.run([DROSTE, "completion", "words", "--", *words], capture_output=True,
-                              text=True, timeout=60,
+                              text=True, timeout=300,
                               env={**env, "DROSTE_CONFIG": str(config)})
         assert done.returncode == 0 and done.stderr == ""
 
@@ -206,7 +206,7 @@ def test_completion_says_nothing_where_it_knows_nothing(home):
 def test_an_unknown_shell_is_refused(words):
     """With those that are."""
     done = subprocess.run([DROSTE, "completion", *words], capture_output=True, text=True,
-                          timeout=60)
+                          timeout=300)
     assert done.returncode == 2 and re.search("bash, zsh(,| or) fish", done.stderr)
 
 

@@ -17,7 +17,7 @@ BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build"))
 DROSTE = os.path.join(BUILD, "droste")
 SCHEMAS = os.path.join(BUILD, "schemas", "bin")
 MANIFEST = os.path.join(ROOT, "packaging", "kubernetes", "droste.yaml")
-WAIT = 60
+WAIT = 300
 
 # What the manifest gives the pod, in Docker's words.
 AS_POD = ["--read-only", "--tmpfs", "/tmp:exec", "--cap-drop", "ALL", "--user", "871:871",
