@@ -211,16 +211,21 @@ static int zygote_watch(struct zygote_process *p)
     return p->watch ? watch_events(p->watch, UV_READABLE) : -1;
 }
 
-/* Asks for a copy. It counts also if there can be none, so this ends. */
+/* Asks for a copy. It counts also if there can be none, so this ends; a full queue is tried again
+ * later. */
 static void zygote_grow(struct zygote *z)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
-    struct zygote_process *copy = &z->processes[z->process_count++];
+    struct zygote_process *copy = &z->processes[z->process_count];
     *copy = (struct zygote_process){ .zygote = z, .control = pair[0] };
-    if (zygote_watch(copy) == 0)
-        zygote_send_copy(&z->processes[0], pair[1]);
+    if (zygote_watch(copy) == 0 && zygote_send_copy(&z->processes[0], pair[1]) == 0) {
+        z->process_count++;
+    } else {
+        watch_free(copy->watch);
+        close(pair[0]);
+    }
     close(pair[1]);
 }
 
