@@ -16,9 +16,8 @@ enum {
     CELLS = 300,           /* of the honest session, at least */
     HEAP_GROWTH = 1 << 20, /* bytes that the host may hold afterwards and did not before */
     RESIDENT_GROWTH =
-        3 << 20,     /* bytes of memory that it may keep for more of the same; else some 6 MiB */
-    ROUNDS = 5,      /* of attackers */
-    PATIENCE_S = 60, /* then a test has failed, and not the machine */
+        3 << 20,      /* bytes of memory that it may keep for more of the same; else some 6 MiB */
+    PATIENCE_S = 100, /* then a test has failed, and not the machine */
 };
 
 struct fixture {
@@ -175,9 +174,10 @@ static void an_honest_session_is_right_among_attackers_and_the_host_is_as_before
     for (int i = 0; i < CELLS; i++)
         honest_step(f);
     crowd_look(&before);
-    /* On a busy machine the time of those that call may be over before they have. */
-    for (int i = 0; i < ROUNDS && calls == 0; i++)
-        calls += run_attackers(f, &options);
+    /* On a busy machine the time of those that call may be over before they have: then there is
+     * more of it. */
+    for (; calls == 0 && options.execute_timeout < 30; options.execute_timeout *= 5)
+        calls = run_attackers(f, &options);
     assert_true(calls > 0);
     look_when_they_are_gone(f, &before, &after);
     assert_int_equal(after.threads, before.threads);
