@@ -14,21 +14,12 @@ static double random_seconds(double most)
     return 0.001 + most * (seed >> 8) / (double)(1 << 24);
 }
 
-/* A generous grace: a guest that has not stopped by then was deaf. It is interrupted again after
- * half of it. */
-static void open_patient(struct fixture *f)
-{
-    struct session_options options = fixture_options();
-    options.grace = 6;
-    fixture_open(f, &options);
-}
-
 /* Runs the cell again and again under random deadlines; each time it either ends or is interrupted,
  * and the next cell ends as it should. */
 static void storm(struct fixture *f, const char *code, double most)
 {
     unsigned ended = 0, stopped = 0;
-    open_patient(f);
+    fixture_open_plain(f);
     run(f, "import threading, time");
     for (int i = 0; i < ROUNDS; i++) {
         char next[64], expected[64];
@@ -91,7 +82,7 @@ static void the_first_cell_can_be_interrupted_before_it_begins(void **state)
 {
     struct fixture *f = *state;
     for (int i = 0; i < 50; i++) {
-        open_patient(f);
+        fixture_open_plain(f);
         fixture_start(f, "while True: pass", 0);
         for (int turns = i / 5; turns > 0; turns--)
             usleep(500);
@@ -109,7 +100,7 @@ static void the_first_cell_can_be_interrupted_before_it_begins(void **state)
 static void fifty_threads_get_their_own_answers(void **state)
 {
     struct fixture *f = *state;
-    open_patient(f);
+    fixture_open_plain(f);
     run(f, "import threading, time\nwrong, ts = [], []\n"
            "def ask(i):\n"
            "    for n in range(20):\n"
@@ -136,7 +127,7 @@ static void fifty_threads_get_their_own_answers(void **state)
 static void an_interrupted_caller_leaves_the_reading_to_others(void **state)
 {
     struct fixture *f = *state;
-    open_patient(f);
+    fixture_open_plain(f);
     run(f, "import threading, time\ndone = []\n"
            "def ask(i):\n    done.append(llm_query(str(i)))\n"
            "    time.sleep(0.001)\n    done.append(llm_query(str(i)))");
@@ -163,8 +154,10 @@ static const double limits[] = { 0.3, 3, 30 };
 static void an_interrupt_that_python_swallows_is_repeated(void **state)
 {
     struct fixture *f = *state;
+    struct session_options options = fixture_options();
     bool is_swallowed = false;
-    open_patient(f);
+    options.grace = 10; /* it comes again after half of this */
+    fixture_open(f, &options);
     run(f, "import time\nclass D:\n    def __del__(self): time.sleep(1e9)");
     for (size_t i = 0; i < array_length(limits) && !is_swallowed; i++) {
         const struct cell_result *r =
@@ -181,7 +174,7 @@ static void a_cell_may_catch_the_interrupt_and_end_in_order(void **state)
 {
     struct fixture *f = *state;
     bool is_caught = false;
-    open_patient(f);
+    fixture_open_plain(f);
     run(f, "import time\nkept = 0");
     for (size_t i = 0; i < array_length(limits) && !is_caught; i++) {
         const struct cell_result *r = run_limited(
