@@ -225,10 +225,17 @@ static void calls_of_a_dead_guest_are_cancelled(void **state)
     struct fixture *f = *state;
     open_limited(f, -1);
     f->wait_for = CALLS_MAX;
-    const struct cell_result *r = run(f,
-        SEND "import os\nfor i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'p'])\n"
-             "os._exit(0)");
-    assert_int_equal(r->status, CELL_KILLED);
+    tool_session_start(&f->s,
+        SEND "import os, time\n"
+             "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'p'])\n"
+             "try: time.sleep(1e6)\n"
+             "except KeyboardInterrupt: os._exit(0)",
+        0);
+    while (f->started < 2 && !f->s.done)
+        loop_turn(f->s.loop, 10);
+    session_interrupt(f->s.session);
+    assert_ok(loop_run_until(f->s.loop, &f->s.done, err));
+    assert_int_equal(f->s.last.status, CELL_KILLED);
     assert_int_equal(f->started, 2);
     assert_int_equal(f->s.budget.open, 0);
     assert_int_equal(f->s.budget.spent.calls, 2);

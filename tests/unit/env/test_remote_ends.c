@@ -272,7 +272,7 @@ static void as_the_first_process_it_outruns_all(void **state)
         &s, "import os, time\nos.kill(1, 9)\nSUBMIT(me=os.getpid() > 1)", "{\"me\": true}");
     assert_int_equal(json_get_int(the_transport(f)->facts, "pid", 0), 1);
     run(&s, "import ctypes\nfork = ctypes.PyDLL(None).fork; _exit = ctypes.PyDLL(None)._exit\nfor "
-            "_ in range(60):\n    if os.fork() == 0:\n"
+            "_ in range(16):\n    if os.fork() == 0:\n"
             "        while True:\n"
             "            if fork(): _exit(0)\n");
     assert_status(run(&s, "os._exit(3)"), CELL_KILLED);
