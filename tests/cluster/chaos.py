@@ -172,7 +172,7 @@ class Cluster:
                     left.append(pid)
             return left
         try:
-            wait_until(lambda: not orphans(), 20)
+            wait_until(lambda: not orphans())
         except AssertionError:
             raise AssertionError("processes of dead nodes are left: %r" % orphans()) from None
 
@@ -439,6 +439,7 @@ def chaos(place, runs, seed, rests=(0.3, 1.5), faults=None, threads=48):
         return disturb(cluster, runs, Faults(cluster, seed, rests, faults), seed, threads)
     finally:
         cluster.close()
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def disturb(cluster, runs, faults, seed, threads):

@@ -19,10 +19,11 @@ def missing():
         return "network namespaces need root"
     if not shutil.which("ip"):
         return "there is no ip (iproute2)"
-    probe = subprocess.run(["ip", "netns", "add", "droste-probe"], capture_output=True, text=True)
+    name = "droste-probe-%d" % os.getpid()     # pytest's workers ask at the same time
+    probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
     if probe.returncode != 0:
         return "ip netns add: " + probe.stderr.strip()
-    subprocess.run(["ip", "netns", "del", "droste-probe"], check=True)
+    subprocess.run(["ip", "netns", "del", name], check=True)
     return ""
 
 
@@ -86,7 +87,7 @@ class Machines:
                 self.crash(index)
                 time.sleep(0.05)
         for process in self.processes:
-            process.wait(10)
+            process.wait(60)
         for link in self.links:     # a namespace ends some time after its name, with its links
             subprocess.run(["ip", "link", "del", link], capture_output=True)
         for name in self.names:

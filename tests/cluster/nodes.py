@@ -9,6 +9,7 @@ import http.client
 import http.server
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -30,9 +31,15 @@ SUBMIT(answer=parts)
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that the kernel gives to no client, so that it is still free when a server takes it
+    later, or again."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        first = int(f.read().split()[0])
+    while True:
+        port = random.randrange(10000, max(first, 20000))
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 class Nats:
@@ -49,7 +56,11 @@ class Nats:
         self.process = subprocess.Popen(
             [NATS_SERVER, "-js", "-a", self.host, "-p", str(self.port),
              "-sd", self.place, *self.words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(lambda: is_open(self.port, self.host))
+        self.wait_until_open()
+
+    def wait_until_open(self):
+        wait_until(lambda: is_open(self.port, self.host) or self.process.poll() is not None)
+        assert self.process.poll() is None, "nats-server did not start"
 
     def kill(self):
         self.process.kill()
@@ -208,7 +219,7 @@ class Node:
     def stop(self):
         """As by an operator: what it runs goes to the others."""
         self.process.terminate()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(60) == 0
         self.process.stdout.close()
         self.log.close()
 

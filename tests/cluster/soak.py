@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from nodes import CALLS, Nats, Node, Provider, get, put
+from nodes import CALLS, Nats, Node, Provider, get, put, wait_until
 
 NODES = 3
 
@@ -29,7 +29,7 @@ class Disorder(threading.Thread):
         self.done = {"killed": 0, "stopped": 0, "nats": 0}
 
     def run(self):
-        while not self.over.wait(self.random.uniform(0.5, 2)):
+        while True:      # once at least, however soon the runs have ended
             node, what = self.random.choice(self.nodes), self.random.random()
             if what < 0.5:
                 node.kill()
@@ -45,6 +45,8 @@ class Disorder(threading.Thread):
                 time.sleep(self.random.uniform(0, 1.5))
                 self.nats.start()
                 self.done["nats"] += 1
+            if self.over.wait(self.random.uniform(0.5, 2)):
+                break
 
 
 def soak(place, runs, seed):
@@ -72,9 +74,9 @@ def soak(place, runs, seed):
             assert answer["state"] == "ended" and answer["run"]["answer"] == want, answer
             assert get(nodes, name) == answer    # still the same
         assert not provider.paid_twice(), provider.paid_twice()
-        lists = [node.ask("GET", "/v1/runs?status=running")[1]["runs"] for node in nodes]
-        left = [run for runs_of_node in lists for run in runs_of_node]
-        assert not left, left
+        for node in nodes:
+            wait_until(lambda node=node: node.ask("GET", "/v1/runs?status=running")[1][
+                "runs"] == [])
         return {"runs": runs, "seed": seed, "seconds": round(time.monotonic() - begun, 1),
                 **disorder.done, "calls": len(provider.requests), "repeated": provider.repeated()}
     finally:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from jetstream import JetStream
 from nodes import (DROSTE, ROOT, Nats, Node, Provider, free_port, get, has_nats, is_open, put,
                    queue_nodes, wait_until)
 
@@ -64,8 +65,8 @@ def test_any_node_answers_for_all_and_metrics_name_them(cluster):
     put(nodes, "run-20")
     get(nodes, "run-20")
     for node in nodes:
-        wait_until(lambda node=node: len(up(node)) == 2)
-        assert sum(n["tokens"] for n in up(node).values()) > 0
+        wait_until(lambda node=node: len(up(node)) == 2 and
+                   sum(n["tokens"] for n in up(node).values()) > 0)
         text = node.text("/metrics")
         for name in ("node0", "node1"):
             assert re.search('^droste_cluster_node_up{node="%s",version="[^"]+"} 1$' % name, text,
@@ -118,6 +119,9 @@ def test_the_doctor_tells_a_node_that_is_silent_and_a_dead_letter(cluster, tmp_p
         found = checks(nats)
         assert "node1" in found["stale"]["text"] and found["stale"]["cure"]
         assert "key" in found["dead letters"]["text"]
+        stream = JetStream(nats.port)
+        assert stream.ask("$JS.API.STREAM.PURGE.droste_dead_runs", b"").get("success")
+        stream.close()
         assert 'version="' in nodes[0].text("/metrics")
         (tmp_path / "new").mkdir()
         newcomer = Node(tmp_path / "new", nats, cluster[2], "--node", "newcomer")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from nodes import DROSTE, Nats, Node, Provider, free_port, get, has_nats, is_open, put, wait_until
+from nodes import DROSTE, Nats, Node, Provider, free_port, get, has_nats, put
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
 from cryptography.hazmat.primitives import serialization  # noqa: E402
@@ -99,7 +99,7 @@ class SecureNats(Nats):
             ["/usr/sbin/nats-server", "-a", "127.0.0.1", "-p", str(self.port), "-c",
              str(self.config)], stdout=subprocess.DEVNULL,
             stderr=open(os.path.join(self.place, "log"), "wb"))
-        wait_until(lambda: is_open(self.port))
+        self.wait_until_open()
 
 
 @pytest.fixture
