@@ -1,6 +1,7 @@
 """The fixtures of the end-to-end tests; harness.py has their classes and functions."""
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -18,6 +19,9 @@ from harness import BUILD, CANARY, NOBODY, Droste, repl, write_replay  # noqa: E
 
 def pytest_configure(config):
     sys.dont_write_bytecode = True
+    # A shell's background job ignores it, and so would the programs that tests interrupt.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not os.access(os.path.join(BUILD, "droste"), os.X_OK):
         raise pytest.UsageError("there is no %s/droste: run `make`, or set BUILD" % BUILD)
 
