@@ -227,8 +227,9 @@ static void calls_of_a_dead_guest_are_cancelled(void **state)
     f->wait_for = CALLS_MAX;
     tool_session_start(&f->s,
         SEND "import os, time\n"
-             "for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'p'])\n"
-             "try: time.sleep(1e6)\n"
+             "try:\n"
+             "    for i in (8001, 8002): send(19, i, b'{\"name\": \"llm_query\"}', [b'p'])\n"
+             "    time.sleep(1e6)\n"
              "except KeyboardInterrupt: os._exit(0)",
         0);
     while (f->started < 2 && !f->s.done)

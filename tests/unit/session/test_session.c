@@ -245,8 +245,10 @@ static void calls_of_a_dead_session_are_dropped(void **state)
     open_keeping_calls(f);
     run(f, "pass");
     fixture_start(f,
-        SAY "import time\nsay(19, 900, b'{\"name\":\"llm_query\"}', bytes(4))\n"
-            "try: time.sleep(1e6)\n"
+        SAY "import time\n"
+            "try:\n"
+            "    say(19, 900, b'{\"name\":\"llm_query\"}', bytes(4))\n"
+            "    time.sleep(1e6)\n"
             "except KeyboardInterrupt: os._exit(0)",
         0);
     wait_for_calls(f, 1);
