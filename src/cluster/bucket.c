@@ -147,6 +147,7 @@ struct watch {
     char consumer[80];
     size_t prefix_len; /* of "$KV.BUCKET." */
     uint64_t received; /* from this consumer */
+    uint64_t expected; /* of it, until all that was there has come; UINT64_MAX: not yet known */
     bool is_complete;  /* all that was there has come */
 };
 
@@ -183,7 +184,10 @@ static void watch_complete(struct call *c)
     w->on_entry(c->arg, &(struct bus_entry){ 0 });
 }
 
-/* A new consumer, from the start, with a subscription of its own: the server looks for interest in
+/* All is there when as many messages have come as waited at first. How many wait then, as each
+ * message says, is too many for ever if the server counted one that was replaced meanwhile.
+ *
+ * A new consumer, from the start, with a subscription of its own: the server looks for interest in
  * exactly the subject to which it delivers. */
 static void watch_renew(struct call *c)
 {
@@ -201,6 +205,7 @@ static void watch_renew(struct call *c)
         return;
     w->subscription->call = c;
     w->received = 0;
+    w->expected = UINT64_MAX;
     w->is_complete = false;
     snprintf(w->consumer, sizeof w->consumer, "%s", w->subscription->inbox + strlen("_INBOX."));
     snprintf(subject, sizeof subject, "$JS.API.CONSUMER.CREATE.%s.%s", w->stream, w->consumer);
@@ -229,18 +234,19 @@ static void watch_take(struct call *c, nats_message *m)
     api_read(c->b, m, &read);
     enum bus_result result = read.answer.result;
     struct json_object *delivered = json_get_typed(read.tree, "delivered", json_type_object);
-    bool is_empty = read.answer.messages == 0 && w->received == 0 &&
-                    (!delivered || json_get_int(delivered, "consumer_seq", 0) == 0);
+    int64_t before = delivered ? json_get_int(delivered, "consumer_seq", 0) : 0;
     json_object_put(read.tree);
     if (result != BUS_OK) {
         w->consumer[0] = '\0';
         watch_wait(c, WATCH_RETRY_MS); /* the bucket may come */
-    } else if (is_empty) {
-        watch_complete(c);
+        return;
     }
+    w->expected = (uint64_t)before + read.answer.messages;
+    if (w->received >= w->expected)
+        watch_complete(c);
 }
 
-/* Says the number of the last message, which may have been lost. */
+/* Says the number of the last message, which may have been lost. Nothing else waits. */
 static void watch_take_heartbeat(struct call *c, nats_message *m)
 {
     struct watch *w = c->state;
@@ -249,6 +255,8 @@ static void watch_take_heartbeat(struct call *c, nats_message *m)
         watch_renew(c);
     else
         watch_wait(c, WATCH_SILENCE_MS);
+    if (last && strtoull(last, NULL, 10) == w->received)
+        watch_complete(c);
 }
 
 static void watch_receive(struct call *c, nats_message **m)
@@ -285,7 +293,7 @@ static void watch_receive(struct call *c, nats_message **m)
     struct bus *b = c->b;
     w->on_entry(c->arg, &entry);
     bool is_there = b->calls[slot] == c && c->generation == generation; /* not forgotten */
-    if (is_there && origin.waiting == 0)
+    if (is_there && (origin.waiting == 0 || w->received >= w->expected))
         watch_complete(c);
 }
 
