@@ -13,7 +13,9 @@ An actor is detached: it outlives the program that made it. Ray starts one again
 to `RESTARTS` times, and with it the node under its name. Needs the package ray.
 """
 import argparse
+import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,9 +34,15 @@ NAMESPACE = "droste"
 
 
 def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    """A port outside of those that the system gives to clients, and Ray to its workers: they could
+    take it before the node does."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first = int(file.read().split()[0])
+    while True:
+        port = random.randrange(20000, max(first, 30000))
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
 
 
 class _Node:
