@@ -1,8 +1,10 @@
 """Runs of a cluster's queue: each has one result, whichever nodes die, and is paid for once."""
 import base64
+import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -347,7 +349,7 @@ def lost(answer):
     return answer[0] == 503 and answer[1]["error"]["code"] == "node_lost"
 
 
-def test_any_node_answers_for_volumes_and_contexts_of_all(start, provider):
+def test_any_node_answers_for_volumes_and_contexts_of_all(start, nats, provider):
     nodes = [start("--node", "n%d" % i) for i in range(3)]
     for node in nodes:
         wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 3)
@@ -375,9 +377,15 @@ def test_any_node_answers_for_volumes_and_contexts_of_all(start, provider):
     assert sorted(made) == [201] + [409] * 8                              # one node has it
     assert [{v["name"] for v in node.ask("GET", "/v1/volumes")[1]["volumes"]}
             for node in nodes] == [{"data", "race"}] * 3
-    assert nodes[2].ask("DELETE", "/v1/volumes/data")[0] == 204
+    nats.process.send_signal(signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        removed = pool.submit(nodes[2].ask, "DELETE", "/v1/volumes/data")
+        wait_until(lambda: nodes[0].ask("GET", "/v1/volumes/data")[0] == 404)
+        assert not removed.done()       # the name is free when its removal is answered
+        nats.process.send_signal(signal.SIGCONT)
+        assert removed.result()[0] == 204
     assert nodes[1].ask("GET", "/v1/volumes/data")[0] == 404
-    wait_until(lambda: nodes[2].ask("POST", "/v1/volumes", {"name": "data"})[0] == 201)
+    assert nodes[2].ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
 
     assert nodes[0].ask("POST", "/v1/templates", {"name": "warm", "cells": ["x = 41"]})[0] == 201
     warm = nodes[1].ask("POST", "/sandboxes", {"templateID": "warm"}, key="e2b_any")

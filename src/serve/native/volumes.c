@@ -224,7 +224,7 @@ static const char volume_names_bucket[] = "droste-volumes";
 static void volume_release_claim(const struct volume_job *job)
 {
     if (job->claim[0])
-        owners_release(job->w.server, job->claim);
+        owners_release(job->w.server, job->claim, NULL, NULL);
 }
 
 /* The work begins, unless the client has gone or the name is another node's. */
@@ -383,14 +383,31 @@ static int volume_end(struct volume_job *job, droste *d, droste_volume *none, dr
     return droste_volume_remove(d, job->name, err);
 }
 
+static void volume_released(void *arg)
+{
+    struct volume_job *job = arg;
+    if (job->w.r) {
+        job->w.r->on_gone = NULL;
+        job->w.r->state = NULL;
+    }
+    volume_job_end(&job->w);
+}
+
+/* The answer comes when another node can make a volume of that name. */
 static void volume_ended(struct work *w)
 {
     struct volume_job *job = (struct volume_job *)w;
-    if (job->rc == 0)
-        volume_release_claim(job);
-    else if (job->claim[0])
-        owners_set_gone(w->server, job->claim, false);
-    volume_job_end(w);
+    if (job->rc < 0 || !job->claim[0]) {
+        if (job->claim[0])
+            owners_set_gone(w->server, job->claim, false);
+        volume_job_end(w);
+        return;
+    }
+    if (w->r) {
+        w->r->state = job;
+        w->r->on_gone = volume_job_on_gone;
+    }
+    owners_release(w->server, job->claim, volume_released, job);
 }
 
 void handle_volume_delete(struct request *r)

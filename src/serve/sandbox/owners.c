@@ -31,6 +31,8 @@ struct owner {
     bool is_parked;   /* its directory is moved away until the lease is back */
     bool is_changing; /* this node opens it, renews its lease, or removes its key */
     bool is_gone;     /* its directory was removed, or is about to be, and then its key is */
+    void (*released)(void *arg); /* when its key has been removed, or was not; may be NULL */
+    void *released_arg;
     bool is_copying;
     char copied[DROSTE_COMMIT_SIZE]; /* what the node `copy` has, too */
     unsigned copy;
@@ -203,6 +205,14 @@ static void owner_lose(struct owner *o)
 
 /* ---- the watch ---- */
 
+static void owner_end_release(struct owner *o)
+{
+    void (*released)(void *arg) = o->released;
+    o->released = NULL;
+    if (released)
+        released(o->released_arg);
+}
+
 static void owners_remove(struct owners *all, struct owner *o)
 {
     struct owner **at = &all->first;
@@ -210,6 +220,7 @@ static void owners_remove(struct owners *all, struct owner *o)
         at = &(*at)->next;
     *at = o->next;
     bus_forget(all->bus, o);
+    owner_end_release(o);
     free(o);
 }
 
@@ -313,6 +324,7 @@ static void owner_on_deleted(void *arg, const struct bus_answer *a)
 {
     struct owner *o = arg;
     o->is_changing = false;
+    owner_end_release(o);
     if (a->result == BUS_CONFLICT)
         o->is_gone = false; /* the watch says whose it is */
     else if (a->result == BUS_OK && o->is_gone)
@@ -340,12 +352,17 @@ void owners_set_gone(struct server *s, const char *key, bool is_gone)
         o->is_gone = is_gone;
 }
 
-void owners_release(struct server *s, const char *key)
+void owners_release(struct server *s, const char *key, void (*done)(void *arg), void *arg)
 {
     struct owner *o = owners_look_key(s->owners, key);
     owners_set_gone(s, key, true);
-    if (o && o->is_gone && !o->is_changing)
+    if (o && o->is_gone && !o->is_changing) {
+        o->released = done;
+        o->released_arg = arg;
         owner_delete(o);
+    } else if (done) {
+        done(arg);
+    }
 }
 
 /* ---- the lease ---- */

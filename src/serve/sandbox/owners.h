@@ -60,5 +60,6 @@ void owners_commit(struct server *s, const char *key, const char *name, const ch
 
 /* Of a key in the bucket. The directory of the volume is being removed, or is not after all. */
 void owners_set_gone(struct server *s, const char *key, bool is_gone);
-/* Removes the key of a volume of this node that is not there (any more), now or later. */
-void owners_release(struct server *s, const char *key);
+/* Removes the key of a volume of this node that is not there (any more); what fails is tried again
+ * later. `done`, which may be NULL, is called when that has ended, perhaps at once. */
+void owners_release(struct server *s, const char *key, void (*done)(void *arg), void *arg);
