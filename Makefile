@@ -57,7 +57,8 @@ attack: all
 # them; `make chaos CHAOS_RUNS=500` for fewer, `CHAOS_SEED=N` for the same faults again, and
 # `CHAOS_REPEAT=20` for 20 times, with a seed each. As root.
 chaos: all
-	@tests/cluster/chaos.py $(or $(CHAOS_RUNS),10000) $(CHAOS_SEED) --repeat $(or $(CHAOS_REPEAT),1)
+	@tests/cluster/chaos.py $(or $(CHAOS_RUNS),10000) $(CHAOS_SEED) --repeat $(or $(CHAOS_REPEAT),1) \
+		--at-once $(or $(CHAOS_AT_ONCE),48)
 
 bench: setup-tests all
 	@scripts/build $(BUILD) --buildtype=release -- tests/crowd tests/prompts tests/slow_model

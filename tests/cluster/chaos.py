@@ -75,7 +75,7 @@ class ChaosNats(Nats):
 class ChaosNode(Node):
     """A node on a machine, with a small disk and a clock of its own."""
 
-    def __init__(self, home, machines, index, provider, keys, key, share):
+    def __init__(self, home, machines, index, provider, keys, key, share, runs):
         self.machines, self.index, self.host, self.key = (
             machines, index, machines.addresses[index], key)
         self.clock = os.path.join(home, "clock")
@@ -86,7 +86,8 @@ class ChaosNode(Node):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%d" % DISK, "tmpfs",
                         os.path.join(home, "data")], check=True)
         super().__init__(home, self, provider, "--keys", keys, "--isolation", "full",
-                         "--share", str(share), "--llm-call-timeout", str(PATIENCE))
+                         "--share", str(share), "--llm-call-timeout", str(PATIENCE),
+                         "--runs", str(runs))
 
     def launch(self, command, env=None, **more):
         env = {**env, "TMPDIR": os.path.join(self.home, "data")}
@@ -128,8 +129,8 @@ class ChaosNode(Node):
 
 
 class Cluster:
-    def __init__(self, place):
-        self.place, self.provider = place, None
+    def __init__(self, place, at_once):
+        self.place, self.at_once, self.provider = place, at_once, None
         self.faketime_files = set(glob.glob(FAKETIME_FILES))
         self.nats, self.nodes = [], []
         self.machines = machines_of.Machines(COUNT)
@@ -155,7 +156,7 @@ class Cluster:
             home.mkdir()
             self.nodes.append(ChaosNode(str(home), self.machines, i, self.provider,
                                         str(self.place / "keys.json"), self.key,
-                                        self.place / "share"))
+                                        self.place / "share", -(-self.at_once // COUNT)))
 
     def check_orphans(self):
         """What a dead node has started is dead as well, soon."""
@@ -431,18 +432,18 @@ def check_logs(cluster, names):
     assert ends == collections.Counter(names), (missing, [n for n in ends if ends[n] != 1])
 
 
-def chaos(place, runs, seed, rests=(0.3, 1.5), faults=None, threads=48):
+def chaos(place, runs, seed, rests=(0.3, 1.5), faults=None, at_once=48):
     """Checks everything, and returns figures. `faults`: only these."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    cluster = Cluster(place)
+    cluster = Cluster(place, at_once)
     try:
-        return disturb(cluster, runs, Faults(cluster, seed, rests, faults), seed, threads)
+        return disturb(cluster, runs, Faults(cluster, seed, rests, faults), seed)
     finally:
         cluster.close()
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def disturb(cluster, runs, faults, seed, threads):
+def disturb(cluster, runs, faults, seed):
     clients, writer = Clients(cluster, seed), Writer(cluster, seed)
     nodes, provider = cluster.nodes, cluster.provider
     names = ["run-%d" % i for i in range(runs)]
@@ -461,7 +462,7 @@ def disturb(cluster, runs, faults, seed, threads):
         # There is something to lose.
         wait_until(lambda: writer.committed and clients.figures["cells"])
         faults.start()
-        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        with concurrent.futures.ThreadPoolExecutor(cluster.at_once) as pool:
             answers = list(pool.map(one, names))
         faults.begun.wait()     # one of each, however few the runs
         seconds = time.monotonic() - begun
@@ -510,11 +511,13 @@ if __name__ == "__main__":
     options.add_argument("runs", type=int, nargs="?", default=10000)
     options.add_argument("seed", type=int, nargs="?", default=random.randrange(10**6))
     options.add_argument("--repeat", type=int, default=1)
+    options.add_argument("--at-once", type=int, default=48, help="runs under way (48)")
     asked = options.parse_args()
     for given in range(asked.seed, asked.seed + asked.repeat):
         directory = tempfile.mkdtemp()
         try:
-            print(json.dumps(chaos(pathlib.Path(directory), asked.runs, given)), flush=True)
+            print(json.dumps(chaos(pathlib.Path(directory), asked.runs, given,
+                                   at_once=asked.at_once)), flush=True)
         except BaseException:
             print("seed %d; the logs are in %s" % (given, directory), file=sys.stderr)
             raise
