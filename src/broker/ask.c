@@ -61,13 +61,13 @@ void ask_unlink(struct ask *ask)
 
 static void give_record_back(struct item *item)
 {
-    budget_unreserve_record(item->ask->broker->options.budget, item->unrecorded);
-    item->unrecorded = 0;
+    budget_unreserve_record(item->ask->broker->options.budget, item->unwritten);
+    item->unwritten = 0;
 }
 
 void item_recorded(struct item *item)
 {
-    item->unrecorded = 0;
+    item->unwritten = 0;
 }
 
 void ask_free(struct ask *ask)
@@ -81,7 +81,7 @@ void ask_free(struct ask *ask)
     ask->broker->map_bytes -= ask->map.bytes;
     json_object_put(ask->map.outputs);
     for (size_t i = 0; i < ask->count; i++) {
-        if (ask->items[i].unrecorded > 0)
+        if (ask->items[i].unwritten > 0)
             give_record_back(&ask->items[i]);
         free(ask->items[i].text);
         free(ask->items[i].values);
@@ -146,6 +146,13 @@ void ask_reply(struct ask *ask)
 
 /* ---- one prompt ---- */
 
+void item_unrecorded(const struct item *item, const struct error *why)
+{
+    const struct broker_options *o = &item->ask->broker->options;
+    if (why->code == ERROR_STORE && o->unrecorded)
+        o->unrecorded(o->arg, why);
+}
+
 void item_over(struct item *item)
 {
     struct ask *ask = item->ask;
@@ -203,6 +210,7 @@ void item_start(struct item *item, const char *text, size_t len)
     item->asked_len = len;
     if (item->ask->function->start(item, text, len, &item->error) == 0)
         return;
+    item_unrecorded(item, &item->error);
     budget_unreserve(item->ask->broker->options.budget, item->reserved);
     item_over(item);
 }

@@ -64,10 +64,10 @@ struct item {
     uint64_t notice; /* its broker_call_event.id; 0: its start was not reported */
     struct budget_hold hold;
     struct cost_wait cost;
-    bool asks;         /* it is recorded in this process, to ask for its costs */
-    int64_t reserved;  /* calls reserved in the budget */
-    size_t unrecorded; /* bytes reserved in the record and not yet written */
-    char *text;        /* the answer */
+    bool asks;        /* it is recorded in this process, to ask for its costs */
+    int64_t reserved; /* calls reserved in the budget */
+    size_t unwritten; /* bytes reserved in the record and not yet written */
+    char *text;       /* the answer */
     size_t len;
     char *values; /* of a tool's answer: the typed value (wire/values.h); NULL: JSON is all */
     size_t values_len;
@@ -177,6 +177,8 @@ void item_keep_failure(struct item *item, char *json);
 void item_over(struct item *item);
 /* The request is in the record now, or will be: its reserved bytes are used. */
 void item_recorded(struct item *item);
+/* Its call, or the end of it, could not be recorded: the run stops, if this is why. */
+void item_unrecorded(const struct item *item, const struct error *why);
 
 /* Replies, also for items without an answer, and frees the ask. */
 void ask_reply(struct ask *ask);

@@ -280,8 +280,8 @@ static int broker_reserve(struct ask *ask, struct error *err)
         item->reserved = known || ask->function->is_free ? 0 : 1;
         fresh += item->reserved;
         if (o->store && item->reserved)
-            item->unrecorded = ask->function->record_bytes(item, item->asked_len);
-        bytes += item->unrecorded;
+            item->unwritten = ask->function->record_bytes(item, item->asked_len);
+        bytes += item->unwritten;
     }
     if (rc == 0 && fresh > 0)
         rc = reserve_room(ask, fresh, bytes, err);
@@ -289,7 +289,7 @@ static int broker_reserve(struct ask *ask, struct error *err)
         ask->items[0].reserved = 0; /* not a model call */
     for (size_t i = ask->count; rc < 0 && i-- > 0;) {
         replay_match_forget(&ask->items[i]);
-        ask->items[i].unrecorded = 0;
+        ask->items[i].unwritten = 0;
     }
     return rc;
 }

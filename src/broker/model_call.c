@@ -45,10 +45,12 @@ static void record_end(struct item *item, const struct lm_reply *r)
     struct error err = { 0 };
     if (item->record && b->options.store)
         budget_count_record(b->options.budget, end.reply.len);
-    /* Withholds an answer that could not be recorded: a later resume would pay for it again. */
     if (item->record && b->options.store &&
-        store_call_end(b->options.store, item->record, &end, &err) < 0 && !failed)
-        item->error = err;
+        store_call_end(b->options.store, item->record, &end, &err) < 0) {
+        item_unrecorded(item, &err);
+        /* Withholds the answer: a later resume would pay for it again. */
+        item->error = failed ? item->error : err;
+    }
     item->record = 0;
 }
 

@@ -98,6 +98,8 @@ struct broker_options {
     /* Called if a guest's call differs from the record, possibly within broker_call, so it must
      * not close the broker. NULL if nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);
+    /* Called if a call cannot be recorded, before its guest hears of it, as above; may be NULL. */
+    void (*unrecorded)(void *arg, const struct error *why);
     void (*changed)(void *arg); /* called after each call; may be NULL */
     /* May be NULL; must not close anything. */
     void (*call_event)(void *arg, const struct broker_call_event *event);

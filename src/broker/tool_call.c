@@ -79,12 +79,13 @@ static void record_tool_end(struct item *item, const droste_record_call *end)
     struct error err = { 0 };
     if (item->record && b->options.store)
         budget_count_record(b->options.budget, end->reply.len + end->reply_values.len);
-    /* Withholds an answer that could not be recorded, as for models. */
     if (item->record && b->options.store &&
-        store_call_end(b->options.store, item->record, end, &err) < 0 &&
-        item->error.code == ERROR_NONE) {
-        item->error = err;
-        free(steal(&item->failure));
+        store_call_end(b->options.store, item->record, end, &err) < 0) {
+        item_unrecorded(item, &err);
+        if (item->error.code == ERROR_NONE) { /* withholds the answer, as for models */
+            item->error = err;
+            free(steal(&item->failure));
+        }
     }
     item->record = 0;
 }

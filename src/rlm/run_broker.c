@@ -37,6 +37,14 @@ static void run_tell_approval(
     run_tell_event(r->tree->root, &event);
 }
 
+/* The guest must not go on with an error that a resumed run would not have. */
+static void run_call_unrecorded(void *arg, const struct error *why)
+{
+    struct rlm_run *r = arg;
+    if (!r->tree->root->finished)
+        run_unrecorded(r, why);
+}
+
 int run_open_broker(struct rlm_run *r, struct error *err)
 {
     struct rlm_run *owner = run_owner(r); /* which keeps the broker, if the candidate is kept */
@@ -66,6 +74,7 @@ int run_open_broker(struct rlm_run *r, struct error *err)
         .recorded_only = o->again,
         .recorded = r->resume ? resume_recorded(r->resume) : NULL,
         .diverged = run_diverged,
+        .unrecorded = run_call_unrecorded,
         .changed = run_calls_changed,
         .call_event = o->event && o->all_events ? run_tell_call : NULL,
         .arg = owner,

@@ -101,6 +101,30 @@ def fill(droste):
         os.close(fd)
 
 
+def test_a_call_that_cannot_be_recorded_ends_the_run_whatever_its_code_does(droste, small, serve):
+    """Its code could go on without the answer, which a resumed run would have."""
+    server = serve(turns={"": [repl(
+        "import os, time\nwhile not os.path.exists('%s'): time.sleep(0.05)\n"
+        "try: a = llm_query('a', model='digest')\n"
+        "except Exception: time.sleep(600)\n"
+        "SUBMIT(a)" % os.path.join(droste.home, "shown", "go"))]})
+    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
+    shown = os.path.join(droste.home, "shown")
+    os.mkdir(shown)
+    process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--read", shown,
+                           env=env)
+    wait_until(lambda: begun(droste) and len(droste.record.cells) == 1, what="the cell")
+    fill(droste)
+    open(os.path.join(shown, "go"), "w").close()
+    result = finish(process)
+    assert (result.status, result.json["error"]["type"]) == (1, "store"), result
+    os.unlink(os.path.join(droste.data, "filler"))
+    (run,) = droste("runs", "ls", "--json").json
+    assert run["status"] == "interrupted" and droste.record.is_whole
+    again = droste("runs", "resume", run["run"], "--json", env=env)
+    assert again.status == 0 and len(again.json["answer"]) == 12, again
+
+
 def test_a_run_stays_interrupted_and_is_resumed(droste, small, serve):
     """Full in the middle of a run, in a child of it: it ends with the error, the record has all of
     it up to there, and once there is room it goes on from there, with nothing asked twice whose
