@@ -24,7 +24,7 @@
 enum {
     SHORT_SECONDS = 60, /* for requests that create, start or remove */
     /* from the end of the connection until the container's end must be known */
-    EPILOGUE_MS = 3000,
+    EPILOGUE_MS = 10000,
     AGAIN_MS = 500,        /* between inspections of a container whose connection was lost */
     PATIENCE_SECONDS = 60, /* for a daemon that does not answer in this state */
     /* without a message over TCP: the only way to end it if the host is gone */
