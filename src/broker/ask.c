@@ -146,13 +146,6 @@ void ask_reply(struct ask *ask)
 
 /* ---- one prompt ---- */
 
-void item_unrecorded(const struct item *item, const struct error *why)
-{
-    const struct broker_options *o = &item->ask->broker->options;
-    if (why->code == ERROR_STORE && o->unrecorded)
-        o->unrecorded(o->arg, why);
-}
-
 void item_over(struct item *item)
 {
     struct ask *ask = item->ask;
@@ -170,6 +163,12 @@ void broker_tell_changed(struct broker *b)
 {
     if (b->options.changed)
         b->options.changed(b->options.arg);
+}
+
+void broker_unrecorded(const struct broker *b, const struct error *why)
+{
+    if (why->code == ERROR_STORE && b->options.unrecorded)
+        b->options.unrecorded(b->options.arg, why);
 }
 
 void item_keep_text(struct item *item, const char *text, size_t len, bool quote)
@@ -210,7 +209,7 @@ void item_start(struct item *item, const char *text, size_t len)
     item->asked_len = len;
     if (item->ask->function->start(item, text, len, &item->error) == 0)
         return;
-    item_unrecorded(item, &item->error);
+    broker_unrecorded(item->ask->broker, &item->error);
     budget_unreserve(item->ask->broker->options.budget, item->reserved);
     item_over(item);
 }

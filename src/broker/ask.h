@@ -177,8 +177,6 @@ void item_keep_failure(struct item *item, char *json);
 void item_over(struct item *item);
 /* The request is in the record now, or will be: its reserved bytes are used. */
 void item_recorded(struct item *item);
-/* Its call, or the end of it, could not be recorded: the run stops, if this is why. */
-void item_unrecorded(const struct item *item, const struct error *why);
 
 /* Replies, also for items without an answer, and frees the ask. */
 void ask_reply(struct ask *ask);
@@ -188,3 +186,5 @@ void ask_free(struct ask *ask);
 
 /* Reports that a call has ended. */
 void broker_tell_changed(struct broker *b);
+/* What the guest asked for, or its end, could not be recorded: the run stops, if this is why. */
+void broker_unrecorded(const struct broker *b, const struct error *why);

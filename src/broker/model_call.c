@@ -47,7 +47,7 @@ static void record_end(struct item *item, const struct lm_reply *r)
         budget_count_record(b->options.budget, end.reply.len);
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, &end, &err) < 0) {
-        item_unrecorded(item, &err);
+        broker_unrecorded(b, &err);
         /* Withholds the answer: a later resume would pay for it again. */
         item->error = failed ? item->error : err;
     }

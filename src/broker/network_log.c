@@ -33,13 +33,13 @@ static struct network_log *network_log_take(struct broker *b, uint64_t number)
     return NULL;
 }
 
-static bool network_log_begin(
-    struct broker *b, const struct egress_request *request, const droste_record_request *row)
+static bool network_log_begin(struct broker *b, const struct egress_request *request,
+    const droste_record_request *row, struct error *err)
 {
     struct network_log *log = request->has_ended ? NULL : calloc(1, sizeof *log);
     int64_t record;
     if ((!log && !request->has_ended) ||
-        store_request_begin(b->options.store, row, &record, NULL) < 0) {
+        store_request_begin(b->options.store, row, &record, err) < 0) {
         free(log);
         return false;
     }
@@ -70,11 +70,13 @@ bool network_log_add(struct broker *b, const struct egress_request *request)
         .started_ms = request->started_ms,
         .seconds = request->seconds };
     snprintf(path, sizeof path, "%s", request->path ? request->path : "");
+    struct error err = { 0 };
     bool recorded = true;
     if (b->options.store && log)
-        recorded = store_request_end(b->options.store, log->record, &row, NULL) == 0;
+        recorded = store_request_end(b->options.store, log->record, &row, &err) == 0;
     else if (b->options.store && (!request->has_ended || request->is_refused))
-        recorded = network_log_begin(b, request, &row);
+        recorded = network_log_begin(b, request, &row, &err);
+    broker_unrecorded(b, &err);
     free(log);
     return recorded;
 }

@@ -98,7 +98,8 @@ struct broker_options {
     /* Called if a guest's call differs from the record, possibly within broker_call, so it must
      * not close the broker. NULL if nothing is recorded. */
     void (*diverged)(void *arg, const struct error *why);
-    /* Called if a call cannot be recorded, before its guest hears of it, as above; may be NULL. */
+    /* Called if a call, or a request to the network, cannot be recorded, before its guest hears of
+     * it; as above. May be NULL. */
     void (*unrecorded)(void *arg, const struct error *why);
     void (*changed)(void *arg); /* called after each call; may be NULL */
     /* May be NULL; must not close anything. */

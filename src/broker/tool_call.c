@@ -81,7 +81,7 @@ static void record_tool_end(struct item *item, const droste_record_call *end)
         budget_count_record(b->options.budget, end->reply.len + end->reply_values.len);
     if (item->record && b->options.store &&
         store_call_end(b->options.store, item->record, end, &err) < 0) {
-        item_unrecorded(item, &err);
+        broker_unrecorded(b, &err);
         if (item->error.code == ERROR_NONE) { /* withholds the answer, as for models */
             item->error = err;
             free(steal(&item->failure));

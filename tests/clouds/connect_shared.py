@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import connect_fake
 import same_checks
+from same_checks import wait_until
 
 sys.path[:0] = [os.path.join(connect_fake.ROOT, "tests", "e2e"),
                 os.path.join(connect_fake.ROOT, "python")]
@@ -61,14 +61,6 @@ def opened(fake):
     yield open_one
     for interp in made:
         interp.shutdown()
-
-
-def wait_until(condition, seconds=60):
-    """True once it is; a test that waits in vain fails by what it asserts."""
-    end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
 
 
 def box_of(fake):

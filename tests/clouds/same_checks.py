@@ -2,6 +2,7 @@
 libraries."""
 import os
 import sys
+import time
 
 import pytest
 
@@ -17,6 +18,14 @@ open("out/deep/b.bin", "wb").write(bytes(range(256)) * 4096)
 os.mkfifo("out/fifo")
 SUBMIT(answer=1)
 ```"""
+
+
+def wait_until(condition, seconds=60):
+    """True once it is; a test that waits in vain fails by what it asserts."""
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
 
 
 def check_artifacts(place, **settings):

@@ -5,7 +5,8 @@ import pytest
 import connect_fake
 import connect_shared
 from connect_shared import *        # noqa: F401, F403: the tests that are the same for both
-from connect_shared import box_of, droste, wait_until
+from connect_shared import box_of, droste
+from same_checks import wait_until
 
 fake = connect_shared.fake_of("e2b")
 

@@ -8,12 +8,12 @@ import random
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 import modal_fake
 import same_checks
+from same_checks import wait_until
 
 ROOT = modal_fake.ROOT
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -45,14 +45,6 @@ def fake(cloud, monkeypatch, tmp_path):
     left = wait_until(lambda: not cloud.live())
     cloud.forget()
     assert left, "a sandbox is left"
-
-
-def wait_until(condition, seconds=60):
-    """True once it is; a test that waits in vain fails by what it asserts."""
-    end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
 
 
 def opened(**settings):

@@ -206,24 +206,15 @@ def test_a_reader_that_leaves_is_no_error_of_other_commands(droste):
     os.close(writer)
 
 
-def test_interrupt_is_exit_status_130(droste):
-    """Ctrl-C in the middle of a cell ends it, the sandbox with it, with exit status 130."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_is_exit_status_130(droste, number):
+    """Ctrl-C in the middle of a cell, and what supervisors send, ends it and the sandbox."""
     process = droste.start("exec", "-c", "print('on', flush=True)\nwhile True: pass")
     assert process.stdout.readline() == b"on\n"
     below = descendants(process.pid)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     assert finish(process).status == 130
     assert below and wait_until(lambda: not still_alive(below), what="the end of the sandbox")
-
-
-def test_terminate_is_as_good_as_interrupt(droste):
-    """SIGTERM, which supervisors send, ends the sandbox too."""
-    process = droste.start("exec", "-c", "print('on', flush=True)\nwhile True: pass")
-    assert process.stdout.readline() == b"on\n"
-    below = descendants(process.pid)
-    process.terminate()
-    assert finish(process).status == 130
-    assert wait_until(lambda: not still_alive(below), what="the end of the sandbox")
 
 
 def test_interrupt_before_the_code_runs(droste, tmp_path):

@@ -1,13 +1,16 @@
 """A disk that is full: the record says so, and what was written is there when there is room
 again."""
+import http.server
 import json
 import os
 import subprocess
+import textwrap
+import threading
 
 import pytest
 
 from harness import finish, repl, wait_until, write_replay
-from lives import begun
+from lives import Gate, begun
 
 # Each task writes 80 KB into the record in its first turn, and asks a model in its second.
 LOUD = repl("import os\nx = os.urandom(40000).hex()\nprint(x)")
@@ -101,28 +104,72 @@ def fill(droste):
         os.close(fd)
 
 
-def test_a_call_that_cannot_be_recorded_ends_the_run_whatever_its_code_does(droste, small, serve):
-    """Its code could go on without the answer, which a resumed run would have."""
-    server = serve(turns={"": [repl(
-        "import os, time\nwhile not os.path.exists('%s'): time.sleep(0.05)\n"
-        "try: a = llm_query('a', model='digest')\n"
-        "except Exception: time.sleep(600)\n"
-        "SUBMIT(a)" % os.path.join(droste.home, "shown", "go"))]})
-    env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
-    shown = os.path.join(droste.home, "shown")
-    os.mkdir(shown)
-    process = droste.start("run", "--question", "q", "--json", "--model", "turns", "--read", shown,
-                           env=env)
-    wait_until(lambda: begun(droste) and len(droste.record.cells) == 1, what="the cell")
+CODE = repl("""%s
+try: a = %s
+except Exception: time.sleep(600)
+SUBMIT(a)""")
+MODEL = """#!/usr/bin/python3
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    text = %r
+    if asked["messages"][-1]["content"] == "part":
+%s
+        text = "said"
+    print(json.dumps({"id": asked["id"], "text": text}), flush=True)
+"""
+TOOL = "#!/usr/bin/python3\nimport sys\nsys.stdin.read()\n%s\nprint('\"said\"')\n"
+
+
+@pytest.fixture
+def said():
+    """The address of a server that says so."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"said")
+
+        def log_message(self, *args):
+            pass
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield "127.0.0.1:%d" % server.server_port
+        server.shutdown()
+
+
+@pytest.mark.parametrize("held, call", [
+    ("code", "llm_query('part')"), ("model", "llm_query('part')"),
+    ("code", "tool()"), ("tool", "tool()"),
+    ("code", "__import__('urllib.request').request.urlopen(context).read().decode()")])
+def test_a_call_that_cannot_be_recorded_ends_the_run_whatever_its_code_does(
+        droste, small, said, tmp_path, held, call):
+    """Its beginning, and its end. The code could go on without the answer, which a resumed run
+    would have."""
+    gate = Gate(tmp_path / "gate")
+    gate.shut()
+    at = {name: gate.code if name == held else "import time" for name in ("code", "model", "tool")}
+    for name, text in (("model", MODEL % (CODE % (at["code"], call),
+                                          textwrap.indent(at["model"], " " * 8))),
+                       ("tool", TOOL % at["tool"])):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "address").write_text("http://%s/" % said)
+    process = droste.start("run", "--question", "q", "--json", *gate.flags, "--allow-net", said,
+                           "--context", tmp_path / "address",
+                           "--model", "exec:%s" % (tmp_path / "model"),
+                           "--tool", "tool=%s" % (tmp_path / "tool"))
+    wait_until(lambda: begun(droste) and len(droste.record.cells) == 1
+               and len(droste.record.calls) == (1 if held == "code" else 2), what="the cell")
     fill(droste)
-    open(os.path.join(shown, "go"), "w").close()
+    gate.open()
     result = finish(process)
     assert (result.status, result.json["error"]["type"]) == (1, "store"), result
     os.unlink(os.path.join(droste.data, "filler"))
     (run,) = droste("runs", "ls", "--json").json
     assert run["status"] == "interrupted" and droste.record.is_whole
-    again = droste("runs", "resume", run["run"], "--json", env=env)
-    assert again.status == 0 and len(again.json["answer"]) == 12, again
+    again = droste("runs", "resume", run["run"], "--json")
+    assert again.status == 0 and again.json["answer"] == "said", again
 
 
 def test_a_run_stays_interrupted_and_is_resumed(droste, small, serve):

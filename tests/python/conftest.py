@@ -7,7 +7,7 @@ import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
-sys.path.append(os.path.join(ROOT, "tests", "e2e"))
+sys.path += [os.path.join(ROOT, "tests", name) for name in ("e2e", "session")]
 os.environ["DROSTE_DATABASE"] = "none"
 for name in ("DROSTE_MODEL", "DROSTE_ENVIRONMENT", "DROSTE_CONFIG"):
     os.environ.pop(name, None)

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import droste
+from deadlines import cut_short
 
 SOON = 0.1
 
@@ -24,16 +25,6 @@ def kept(request):
 
 def still_there(interp):
     return interp.execute("SUBMIT(n=kept + 1)").n == 42
-
-
-def reach_deadline(interp, code, is_there):
-    """The result of a cell whose deadline comes when the code is where the test wants it. On a busy
-    machine the shortest deadline may come before that; a longer one is tried then."""
-    for timeout in (SOON, 1, 10):
-        result = interp.execute(code, timeout=timeout)
-        if is_there(result):
-            break
-    return result
 
 
 WAYS_TO_LAST = {
@@ -109,7 +100,7 @@ def test_no_code_escapes_the_kill(opened, case):
     """After the grace it is killed: nothing that the code does about interrupts makes it last."""
     interp = opened(grace=SOON)
     interp.execute("1")         # a start may take longer than that
-    result = reach_deadline(interp, ESCAPES[case], lambda result: not result.alive)
+    result = cut_short(interp, ESCAPES[case], lambda result: not result.alive)
     assert (result.status, result.error.type, result.killed,
             result.alive) == ("timeout", "TimeoutError", "timeout", False)
     with pytest.raises(droste.TimedOut):
@@ -162,7 +153,7 @@ def test_what_was_interrupted_in_an_await_does_not_go_on_later(session):
     session.execute("import asyncio\nseen, go = [], asyncio.Event()")
     code = ("try:\n    await go.wait()\n    seen.append('went on')\nfinally:\n    "
             "seen.append('finally')")
-    result = reach_deadline(session, code, lambda _: session.execute("seen").echo != "[]")
+    result = cut_short(session, code, lambda _: session.execute("seen").echo != "[]")
     assert result.status == "timeout"
     assert session.execute(
         "go.set()\nfor _ in range(5): await asyncio.sleep(0)\nseen").echo == "['finally']"
@@ -170,9 +161,8 @@ def test_what_was_interrupted_in_an_await_does_not_go_on_later(session):
 
 def test_a_late_cell_may_still_submit(session):
     """What is submitted within the grace counts, and the result says that it was late."""
-    result = reach_deadline(
-        session, "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)",
-        lambda result: result.fields)
+    code = "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: SUBMIT(late=True)"
+    result = cut_short(session, code, lambda result: result.fields)
     assert (result.status, result.fields) == ("submitted", {"late": True}) and result.json["error"][
         "type"] == "TimeoutError"
 

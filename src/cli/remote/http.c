@@ -23,8 +23,8 @@ struct remote {
     char *address, *base;
     struct curl_slist *headers;
     bool is_interrupted;
-    bool is_creating; /* the first interrupt waits for the answer, which names what to end */
-    bool is_held;     /* one has waited: it is that of the next request */
+    bool is_creating; /* only the answer names what an interrupt is to end: the first one waits */
+    bool is_pending;  /* an interrupt that has waited; the next request fails with it */
 };
 
 /* An answer as it comes in. */
@@ -248,8 +248,8 @@ int remote_ask(struct remote *r, const struct remote_request *q, struct error *e
     remote_put_query(r, &url, q->query);
     if (buf_failed(&url))
         return error_memory(err);
-    if (r->is_held) {
-        r->is_held = false;
+    if (r->is_pending) {
+        r->is_pending = false;
         return error_set(err, ERROR_CANCELLED, "interrupted");
     }
     r->is_interrupted = false;
@@ -277,7 +277,7 @@ int remote_ask(struct remote *r, const struct remote_request *q, struct error *e
         rc = remote_refused(&a, status);
     else if (rc == 0 && code != CURLE_OK)
         rc = remote_failed(&a, code);
-    r->is_held = rc == 0 && r->is_creating && r->is_interrupted;
+    r->is_pending = rc == 0 && r->is_creating && r->is_interrupted;
     buf_free(&a.text);
     return rc;
 }

@@ -211,8 +211,8 @@ static int zygote_watch(struct zygote_process *p)
     return p->watch ? watch_events(p->watch, UV_READABLE) : -1;
 }
 
-/* Asks for a copy. It counts also if there can be none, so this ends; a full queue is tried again
- * later. */
+/* Asks for a copy, which counts from then on, also if the zygote then makes none: it is not asked
+ * for again. If it could not be asked for, because the queue is full, it is later. */
 static void zygote_grow(struct zygote *z)
 {
     int pair[2];

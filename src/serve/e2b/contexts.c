@@ -299,19 +299,23 @@ static bool context_is_python(const struct e2b_context *c)
     return strcmp(c->language, "python") == 0;
 }
 
-/* Another language has a kernel, which is Python (kernels.py). */
+/* Another language has a kernel, which is Python (kernels.py). After an interrupt it ends its
+ * program in time, before the session would be ended. */
 static void context_put_kernel(const struct e2b_context *c, struct buf *code)
 {
+    double grace;
     if (context_is_python(c))
         return;
     buf_append(code, embedded_kernels, embedded_kernels_size);
     if (strcmp(c->language, "bash") == 0) {
         buf_puts(code, "\nkernel = Bash()\n");
-        return;
+    } else {
+        buf_puts(code, "\nkernel = Node(");
+        json_append_string(code, (const char *)embedded_node_kernel, embedded_node_kernel_size);
+        buf_printf(code, ", '%s')\n", c->language);
     }
-    buf_puts(code, "\nkernel = Node(");
-    json_append_string(code, (const char *)embedded_node_kernel, embedded_node_kernel_size);
-    buf_printf(code, ", '%s')\n", c->language);
+    if (droste_get_number(c->e2b->sandbox->server->d, "grace", &grace))
+        buf_printf(code, "kernel.patience = %g\n", grace / 2);
 }
 
 static int context_set_up(struct e2b_context *c, droste_error *err)

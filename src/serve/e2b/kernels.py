@@ -16,8 +16,6 @@ import subprocess
 import sys
 import time
 
-INTERRUPT_SECONDS = 1   # that a program has to answer; then it ends
-
 
 class Failed(Exception):
     """The code has failed, with a traceback of its own language."""
@@ -54,6 +52,7 @@ class Kernel:
     """A program, which is started when it is needed, and again when it has ended."""
 
     name = needs = ""
+    patience = 1    #: seconds that an interrupted program has to answer; then it ends
 
     def __init__(self):
         self.process, self.env = None, {}
@@ -139,7 +138,7 @@ class Kernel:
             self.control.sendall(self.request(code, *self.changes()))
             answer = self.pump()
         except KeyboardInterrupt:
-            if not self.interrupt() or self.pump(INTERRUPT_SECONDS) is None:
+            if not self.interrupt() or self.pump(self.patience) is None:
                 self.process.kill()
                 self.process.wait()
             raise
