@@ -1,4 +1,4 @@
-/* serve/loop.c: the loop: libmicrohttpd and the library in one libuv loop, limits, the end.
+/* serve/loop.c: the loop: libmicrohttpd and the library in one libuv loop, and its limits.
  *
  * Both have a descriptor to watch. libmicrohttpd calls server_on_access several times for each
  * request: with the head, with each piece of the body, and with its end; again after a request
@@ -35,6 +35,7 @@
 #include "serve/http/tls_link.h"
 #include "serve/http/upgrade.h"
 #include "serve/http/upstream.h"
+#include "serve/stop.h"
 #include "serve/workers.h"
 #include "serve/log.h"
 #include "serve/e2b/e2b.h"
@@ -116,13 +117,17 @@ static void server_begin(
     r->began_ns = clock_ns();
     r->client = socket->socket_context;
     r->client->request = r;
-    r->client->used = true;
     if (!nodes_check_ticket(r))
         return;
     if (!head_check(r, method, version, r->client->is_relay ? HEAD_ANY : s->trust))
         return;
     server_name_request(r);
     route_find(r, method, path, &allowed);
+    if (stop_excludes(r)) {
+        request_refuse(r, 503, "draining", "the server is stopping; use another one");
+        return;
+    }
+    r->client->used = true;
     trace_begin(r);
     if (server_relay_unidentified(r))
         return;
@@ -409,37 +414,18 @@ static void server_on_droste(uv_poll_t *poll, int status, int events)
 static void server_on_prepare(uv_prepare_t *prepare)
 {
     struct server *s = prepare->data;
-    admission_serve(s, clock_ns());
-    runs_serve(s);
+    if (!s->stopping) {
+        admission_serve(s, clock_ns());
+        runs_serve(s);
+    }
     mcp_service_flush(s);
     droste_dispatch(s->d, NULL);
     mcp_service_flush(s);
 }
 
-static void server_drain(struct server *s)
-{
-    if (s->draining) {
-        s->stopping = true;
-        return;
-    }
-    s->draining = true;
-    s->drain_ns = clock_ns();
-    if (!s->links)
-        notify_manager("STOPPING=1");
-    int fd = s->tls ? -1 : MHD_quiesce_daemon(s->daemon);
-    if (fd >= 0)
-        close(fd);
-    tls_listen_stop(s);
-    s->listener.fd = -1;
-    mcp_service_drain(s);
-    for (struct client *c = s->clients; c; c = c->next)
-        if (c->request && c->request->upgrade && c->request->upgrade->on_drain)
-            c->request->upgrade->on_drain(c->request->upgrade->arg);
-}
-
 static void server_on_signal(uv_signal_t *signal, int number)
 {
-    server_drain(signal->data);
+    stop_drain(signal->data);
 }
 
 /* Keys are read again when their file has changed, certificates at SIGHUP. */
@@ -461,6 +447,19 @@ static void server_on_hangup(uv_signal_t *signal, int number)
     server_reload(signal->data, true);
 }
 
+/* What stop.c has ended is not there any more. */
+static void server_sweep_work(struct server *s, uint64_t now)
+{
+    idempotency_sweep(s, now);
+    sandboxes_sweep(s, now);
+    batches_sweep(s, now);
+    runs_sweep(s);
+    templates_sweep(s);
+    e2b_snapshots_sweep(s);
+    mcp_service_sweep(s, now);
+    containers_sweep(s, now);
+}
+
 static void server_on_sweep(uv_timer_t *timer)
 {
     struct server *s = timer->data;
@@ -471,16 +470,10 @@ static void server_on_sweep(uv_timer_t *timer)
     server_reload(s, false);
     nodes_sweep(s);
     owners_sweep(s);
-    idempotency_sweep(s, now);
     upstream_sweep(s, now, s->draining);
     tls_sweep(s, now);
-    sandboxes_sweep(s, now);
-    batches_sweep(s, now);
-    runs_sweep(s);
-    templates_sweep(s);
-    e2b_snapshots_sweep(s);
-    mcp_service_sweep(s, now);
-    containers_sweep(s, now);
+    if (!s->stopping)
+        server_sweep_work(s, now);
     for (struct client *c = s->clients; c; c = c->next) {
         struct upgrade *u = c->request ? c->request->upgrade : NULL;
         if (c->request)
@@ -490,15 +483,11 @@ static void server_on_sweep(uv_timer_t *timer)
         else if (u && u->on_tick)
             u->on_tick(u->arg, now);
     }
-    double drained = (double)(now - s->drain_ns) / 1e9;
-    if (s->draining &&
-        ((s->requests == 0 && !s->runs && !s->batches) || drained > s->options->drain_seconds))
-        s->stopping = true;
-    if (s->stopping)
+    if (stop_is_due(s))
         uv_stop(&s->loop);
 }
 
-/* ---- the beginning and the end ---- */
+/* ---- the beginning ---- */
 
 static struct MHD_Daemon *server_start_daemon(
     struct server *s, unsigned flags, struct MHD_OptionItem *more, struct error *err)
@@ -634,75 +623,6 @@ static int server_parse_schemas(struct server *s, struct error *err)
     return 0;
 }
 
-static void server_close_handle(uv_handle_t *handle, void *arg)
-{
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
-}
-
-/* libmicrohttpd ends only when no connection is suspended. */
-static void server_end_requests(struct server *s)
-{
-    mcp_service_close(s);
-    jupyter_close(s);
-    batches_close(s);
-    if (s->queue)
-        queue_runs_close(s->queue);
-    runs_close(s);
-    while (s->sandboxes)
-        sandbox_close(s->sandboxes);
-    templates_close(s);
-    e2b_snapshots_close(s);
-    for (struct client *c = s->clients; c; c = c->next)
-        if (c->request && c->request->upgrade) {
-            upgrade_drop_now(c->request->upgrade);
-        } else if (c->request) {
-            c->request->gone = true;
-            request_resume(c->request);
-        }
-    MHD_run(s->daemon);
-    if (s->relay_daemon)
-        MHD_run(s->relay_daemon);
-}
-
-static void server_close(struct server *s)
-{
-    s->closing = true;
-    nodes_leave(s);
-    if (s->daemon) {
-        server_end_requests(s);
-        MHD_stop_daemon(s->daemon);
-        if (s->relay_daemon)
-            MHD_stop_daemon(s->relay_daemon);
-        tls_links_close(s);
-    } else {
-        close_fd(&s->listener.fd);
-    }
-    if (s->listening)
-        listen_remove(&s->listener, s->options->listen);
-    mcp_service_close(s);
-    jupyter_close(s);
-    queue_close(s);
-    owners_close(s);
-    nodes_close(s);
-    tls_close();
-    for (size_t i = 0; s->schemas && route_at(i); i++)
-        schema_drop(s->schemas[i]);
-    free(s->schemas);
-    droste_free(s->parser);
-    accounts_close(&s->accounts);
-    openai_close(s);
-    idempotency_close(s);
-    close_fd(&s->audit_fd);
-    close_fd(&s->traces_fd);
-    table_close(s->table);
-    uv_walk(&s->loop, server_close_handle, NULL);
-    uv_run(&s->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&s->loop);
-    free(s->tls);
-    free(s->queue);
-}
-
 /* Executes the template of the settings before requests are accepted, which cannot wait for it. */
 static int server_make_template(droste *d, struct error *err)
 {
@@ -783,7 +703,7 @@ static int serve_as(
         }
         uv_run(&s.loop, UV_RUN_DEFAULT);
     }
-    server_close(&s);
+    stop_close(&s);
     return rc;
 }
 

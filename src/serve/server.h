@@ -70,8 +70,8 @@ struct server {
     uint64_t swept_ns;
     enum head_trust trust;
     uint64_t request_count;
-    char id_prefix[9]; /* of the ids of requests */
-    bool listening, draining, stopping, closing, woken;
+    char id_prefix[9];                                              /* of the ids of requests */
+    bool listening, draining, stopping, is_hurried, closing, woken; /* see stop.h */
     uint64_t drain_ns;
     size_t requests;     /* begun and not answered */
     uint64_t body_bytes; /* of all bodies in memory */
@@ -94,6 +94,7 @@ struct server {
     struct schema **schemas; /* by route; NULL: none */
     struct run_queue *queue; /* see queue/queue.h; NULL: it is in no cluster */
     struct owners *owners;   /* of volumes: see sandbox/owners.h; NULL: it is in no cluster */
+    struct leaving *leaving; /* see sandbox/leaving.h */
     struct openai *openai;   /* what that protocol has of its own */
     /* See sandbox/options.c and sandbox/calls.c. */
     droste *parser; /* reads the values of options; NULL: none was read yet */

@@ -1,4 +1,5 @@
 """Volumes with a commit, which another node opens: one node at a time writes them."""
+import concurrent.futures
 import os
 import shutil
 import time
@@ -144,6 +145,71 @@ def test_without_a_shared_directory_another_node_keeps_the_last_commit(start, na
     shutil.rmtree(parked)
     nats.start()
     wait_until(lambda: first.ask("GET", "/v1/volumes/data")[0] == 200)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_node_that_is_stopped_in_order_commits_its_volumes_first(start, tmp_path, is_shared):
+    """What was written after the last snapshot, also by a sandbox that lived until the end, is on
+    the next node; a volume that was never committed stays."""
+    share = tmp_path / "share"
+    share.mkdir()
+    flags = ("--share", str(share)) if is_shared else ()
+    first, second = [start("--node", "n%d" % i, *flags) for i in range(2)]
+    wait_until(lambda: len(first.ask("GET", "/v1/cluster")[1]["nodes"]) == 2)
+    for name in ("data", "own"):
+        assert first.ask("POST", "/v1/volumes", {"name": name})[0] == 201
+    assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
+    assert first.ask("PUT", FILE + "b", [2])[0] == 204
+    sandbox = first.ask("POST", "/v1/sandboxes", {"options": {"volume-name": "data"}})[1]["id"]
+    assert first.ask("POST", "/v1/sandboxes/%s/execute" % sandbox, {
+        "code": "save_to_volume('c', '[3]')"})[1]["status"] == "ok"
+    first.stop()
+    log = open(os.path.join(first.home, "log")).read()
+    wait_until(lambda: second.ask("GET", "/v1/volumes/data")[0] == 200)
+    assert [second.ask("GET", FILE + name) for name in "bc"] == [(200, [2]), (200, [3])], log
+    assert second.ask("GET", "/v1/volumes/own")[0] in (404, 503)
+    first.start()
+    wait_until(lambda: first.ask("GET", "/v1/volumes/own")[0] == 200)
+    assert first.ask("GET", FILE + "c") == (200, [3])         # of the second one
+
+
+def test_a_node_that_drains_ends_what_has_begun_and_refuses_the_rest(start):
+    """It still listens, because other nodes fetch what it commits."""
+    node = start("--node", "n0")
+    assert node.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+    sandbox = node.ask("POST", "/v1/sandboxes", {"options": {"volume-name": "data"}})[1]["id"]
+    place = os.path.join(node.home, "data", "volumes", "data", "data")
+    cell = {"code": "import os, time\nsave_to_volume('begun', '')\n"
+                    "while not os.path.exists(os.environ['DROSTE_VOLUME'] + '/end'):\n"
+                    "    time.sleep(0.01)\n'done'"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(
+            node.ask, "POST", "/v1/sandboxes/%s/execute" % sandbox, cell)
+        wait_until(lambda: os.path.exists(place + "/begun"))
+        assert node.ask("GET", "/v1/sandboxes")[0] == 200
+        node.process.terminate()
+        wait_until(lambda: node.ask("GET", "/v1/sandboxes")[1].get(
+            "error", {}).get("code") == "draining")
+        open(place + "/end", "w").close()
+        assert answer.result()[1]["echo"] == "'done'"
+    assert node.process.wait(60) == 0
+
+
+def test_what_cannot_be_committed_by_a_node_that_is_stopped_is_logged(start, tmp_path):
+    share = tmp_path / "share"
+    share.mkdir()
+    node = start("--node", "n0", "--share", str(share))
+    wait_until(lambda: node.ask("GET", "/v1/cluster")[0] == 200)
+    assert node.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
+    assert node.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
+    assert node.ask("PUT", FILE + "b", [2])[0] == 204
+    shutil.rmtree(share)
+    share.write_text("no directory")
+    node.stop()
+    log = open(os.path.join(node.home, "log")).read()
+    assert "what the volume 'data' has since its last commit is on this node only: " in log, log
+    node.start()
+    wait_until(lambda: node.ask("GET", FILE + "b") == (200, [2]))
 
 
 def test_only_nodes_get_chunks(start):

@@ -152,6 +152,20 @@ bool owner_is_own(const struct server *s, const struct owner *o)
     return owner_has_own_name(o) && has_lease;
 }
 
+const char *owner_commit(const struct owner *o)
+{
+    return o->commit;
+}
+
+int owners_list_committed(const struct server *s, struct list *out)
+{
+    int rc = 0;
+    for (struct owner *o = s->owners->first; o && rc == 0; o = o->next)
+        if (o->commit[0] && owner_is_own(s, o))
+            rc = list_take(out, text_printf("%s %s", o->key, o->name), NULL);
+    return rc;
+}
+
 /* ---- directories ---- */
 
 enum owner_place {

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "base/list.h"
 #include "cluster/registry.h"
 #include "serve/http/request.h"
 
@@ -39,6 +40,10 @@ const struct owner *owners_find(const struct server *s, const char *key, const c
 const char *owner_node(const struct owner *o);
 /* Whether this node may use it, now. */
 bool owner_is_own(const struct server *s, const struct owner *o);
+/* "": it has none. */
+const char *owner_commit(const struct owner *o);
+/* Appends the volumes with a commit that this node may use now, each as "KEY NAME". */
+int owners_list_committed(const struct server *s, struct list *out);
 /* True: this node opens the last commit, or is doing so already, if it may. */
 bool owners_take(struct server *s, const struct owner *o);
 
