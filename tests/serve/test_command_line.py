@@ -32,6 +32,13 @@ class Commands:
         return subprocess.Popen([DROSTE, *words], env=self.env, cwd=str(self.home), text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
+    def program(self, code):
+        """One that uses the package, as a client."""
+        env = {**self.env, "PYTHONPATH": os.path.join(ROOT, "python")}
+        return subprocess.Popen([sys.executable, "-c", "import droste\n" + code], env=env,
+                                cwd=str(self.home), text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+
 
 @pytest.fixture
 def droste(server, tmp_path):
@@ -178,7 +185,14 @@ def test_a_run_is_cancelled_by_ctrl_c_or_by_name(models, tmp_path):
         assert server.ask("GET", "/v1/runs/" + ids[0]).json["status"] == "cancelled"
 
 
-def test_an_interrupt_before_the_answer_ends_what_was_created(models, tmp_path):
+PROGRAMS = {
+    "exec": "with droste.Interpreter() as interp: interp.execute('while True: pass')",
+    "run": "droste.RLM().run('q', 'x' * 2000000)",
+}
+
+
+@pytest.mark.parametrize("is_package", [False, True], ids=["command", "package"])
+def test_an_interrupt_before_the_answer_ends_what_was_created(models, tmp_path, is_package):
     """The answer is on its way for 0.1 s, and names what is to be ended."""
     server = models(HANGING)
     program = os.path.join(ROOT, "tests", "fakes", "delay_proxy.py")
@@ -187,11 +201,12 @@ def test_an_interrupt_before_the_answer_ends_what_was_created(models, tmp_path):
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     droste = Commands(tmp_path, server, DROSTE_SERVER="http://" + proxy.stdout.readline().strip())
     for kind, words in (("sandboxes", ("exec", "-c", "while True: pass")), ("runs", ("run", "q"))):
-        running = droste.start(*words)
+        running = droste.program(PROGRAMS[words[0]]) if is_package else droste.start(*words)
         until(lambda name=kind: server.ask("GET", "/v1/" + name).json[name])
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=WAIT)
-        assert running.returncode == 130, err
+        assert running.returncode == (-signal.SIGINT if is_package else 130), err
+        assert server.ask("GET", "/v1/contexts").json["contexts"] == []
         assert server.ask("GET", "/v1/sandboxes").json["sandboxes"] == []
     assert [run["status"] for run in server.ask("GET", "/v1/runs").json["runs"]] == ["cancelled"]
     proxy.communicate()

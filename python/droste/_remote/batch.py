@@ -189,7 +189,9 @@ class RemoteWork:
             body = {"tasks_file": self._tasks.send(), "options": self._settings, **self._limits}
             if self._grader:
                 body["grader"] = self._grader.decode()
-            made: str = self._server.create("/v1/batches", body)["batch"]
+            made: str = self._server.create(
+                "/v1/batches", body,
+                lambda made: ("POST", "/v1/batches/%s/cancel" % made["batch"]))["batch"]
             return made
         except BaseException:
             self._tasks.forget()

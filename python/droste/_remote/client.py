@@ -19,14 +19,18 @@ import time
 import urllib.parse
 import uuid
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from .. import errors
 
 IDLE_SECONDS = 20.0         # a connection that was idle for longer is not used again
 CONNECT_SECONDS = 30.0
 PATIENCE_SECONDS = 60.0     # how long creating something is repeated while the server is full
+UNDO_SECONDS = 30.0         # how long what was made before Ctrl-C is asked for
 PIECE = 1 << 16
+
+
+Undo = Callable[[Any], Tuple[str, str]]
 
 
 class _Unix(http.client.HTTPConnection):
@@ -331,9 +335,38 @@ class Server:
             raise errors.ProtocolError("the server sent an answer that is not JSON: %s" % e
                                        ) from None
 
-    def create(self, path: str, body: Any = None) -> Any:
-        """Asks for something new; waits while the server is full, and never gets two."""
+    def create(self, path: str, body: Any = None, undo: Optional[Undo] = None) -> Any:
+        """Asks for something new; waits while the server is full, and never gets two.
+
+        After Ctrl-C, what was made is ended by the request (a method and a path) that `undo` returns
+        for its answer.
+        """
         headers = {"Idempotency-Key": uuid.uuid4().hex}
+        try:
+            return self._create(path, body, headers)
+        except Exception:
+            raise
+        except BaseException:
+            if undo is not None:
+                self._undo(path, body, headers, undo)
+            raise
+
+    def _undo(self, path: str, body: Any, headers: Mapping[str, str], undo: Undo) -> None:
+        """The server goes on when its client has gone: only its answer names what is to end."""
+        deadline = time.monotonic() + UNDO_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                made = self.ask("POST", path, body, headers=headers, timeout=UNDO_SECONDS)
+                self.ask(*undo(made), timeout=UNDO_SECONDS)
+                return
+            except Refused as e:
+                if e.code != "idempotency_in_progress":
+                    return
+            except errors.Error:
+                return
+            time.sleep(0.1)
+
+    def _create(self, path: str, body: Any, headers: Mapping[str, str]) -> Any:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:

@@ -129,7 +129,7 @@ class RemoteInterpreter(Interpreter):
         if self._template is not None:
             path = "/v1/templates/%s/sandboxes" % self._template._at(self._server).id
         try:
-            made = self._server.create(path, body)
+            made = self._server.create(path, body, _end_of)
         except Refused as e:
             raise failure_of(e) from None
         sandbox.id, sandbox.isolation = made["id"], made["isolation"]
@@ -514,7 +514,7 @@ class RemoteInterpreter(Interpreter):
 
     def _make_fork(self, forks: "List[RemoteInterpreter]", below: str) -> None:
         assert self._session is not None
-        made = self._server.create(self._session.path(below))
+        made = self._server.create(self._session.path(below), undo=_end_of)
         forks.append(self._adopt(made))
 
     def _adopt(self, made: Dict[str, Any]) -> "RemoteInterpreter":
@@ -618,6 +618,11 @@ def _interrupt_quietly(sandbox: Sandbox) -> None:
         sandbox.ask("POST", "/interrupt")
     except (Refused, Error):
         pass
+
+
+def _end_of(made: Dict[str, Any]) -> Tuple[str, str]:
+    """The request that ends a sandbox which the server has made."""
+    return "DELETE", "/v1/sandboxes/" + made["id"]
 
 
 def _end_quietly(sandbox: Sandbox) -> None:

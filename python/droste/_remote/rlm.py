@@ -254,11 +254,14 @@ class RemoteRLM(RLM):
             else:
                 sent = _context_of(self._server, context)
                 started = self._server.create("/v1/runs", {
-                    "question": question, "options": _options_of(self._pairs), **sent})
-        except Refused as e:
-            if "context_file" in sent:
+                    "question": question, "options": _options_of(self._pairs), **sent},
+                    lambda made: ("POST", "/v1/runs/%s/cancel" % made["run"]))
+        except BaseException as e:      # also Ctrl-C
+            if "context_file" in sent and not isinstance(e, Error):
                 _forget(self._server, sent["context_file"])
-            raise failure_of(e) from None
+            if isinstance(e, Refused):
+                raise failure_of(e) from None
+            raise
         followed = _Followed(self._server, started["run"], context, self.model_name)
         followed.stored = sent.get("context_file")
         return followed
