@@ -68,6 +68,7 @@ def test_a_killed_node_is_an_error_of_its_own(cluster):
 
 E2B_PROGRAM = """
 import sys
+import urllib.request
 from e2b import NotFoundException, Sandbox
 made, used, id = sys.argv[1:]
 def options(url):
@@ -77,6 +78,14 @@ if not id:
     other = Sandbox.connect(sandbox.sandbox_id, **options(used))
     other.files.write("/tmp/a.txt", "written elsewhere")
     assert sandbox.files.read("/tmp/a.txt") == "written elsewhere"
+    url = other.download_url("/tmp/a.txt")                  # names no sandbox, but is signed
+    assert url.startswith(used)
+    assert urllib.request.urlopen(url).read() == b"written elsewhere"
+    try:
+        urllib.request.urlopen(url.replace("signature=v1_", "signature=v1_x"))
+        sys.exit("a wrong signature was accepted")
+    except urllib.error.HTTPError as e:
+        assert e.code == 401
     assert other.commands.run("echo $((6 * 7))").stdout == "42\\n"
     assert sandbox.sandbox_id in [s.sandbox_id for s in Sandbox.list(**options(used)).next_items()]
     print(sandbox.sandbox_id)
@@ -92,7 +101,7 @@ else:
 
 @pytest.mark.skipif(not os.path.exists(E2B), reason="the SDK of E2B is not there")
 def test_the_sdk_of_e2b_uses_any_node(cluster):
-    """Files, commands and lists of a sandbox of one node through another; after that node's death
+    """Files, commands, lists and signed URLs of a sandbox of one node through another; after that node's death
     the SDK raises its own error."""
     first, second = cluster(2)
 

@@ -11,6 +11,7 @@
 #include "serve/e2b/connect.h"
 #include "serve/e2b/create.h"
 #include "serve/e2b_schemas.h"
+#include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/access/identify.h"
 
@@ -209,6 +210,8 @@ static struct e2b_sandbox *edge_sandbox(struct request *r)
     struct sandbox *sb = r->id[0] ? sandbox_find(r->server, r->id) : NULL;
     if (!r->port)
         sb = edge_find_signed(r);
+    if (!r->port && relay_on_node(r))
+        return NULL;
     if (!r->port) {
         e2b_refuse(r, 401, NULL, "the signature fits no sandbox");
         return NULL;
