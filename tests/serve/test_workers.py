@@ -52,6 +52,17 @@ def test_sandboxes_are_spread_and_reached_through_every_worker(three):
     assert three.ask("GET", "/v1/sandboxes").json["sandboxes"] == []
 
 
+def test_what_workers_share_is_listed_once(three):
+    """It is in directories that all of them read."""
+    assert three.ask("POST", "/v1/volumes", {"name": "data"}).status == 201
+    stored = three.ask("POST", "/v1/contexts?name=text", b"text").json["id"]
+    container = three.ask("POST", "/v1/containers", {"name": "c"}).json["id"]
+    for _ in range(4):      # whichever worker is asked
+        assert [v["name"] for v in three.ask("GET", "/v1/volumes").json["volumes"]] == ["data"]
+        assert [c["id"] for c in three.ask("GET", "/v1/contexts").json["contexts"]] == [stored]
+        assert [c["id"] for c in three.ask("GET", "/v1/containers").json["data"]] == [container]
+
+
 def test_one_connection_reaches_all_workers(three):
     """Request after request."""
     paths = [three.create() for _ in range(6)]

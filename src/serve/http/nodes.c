@@ -268,14 +268,20 @@ static const char *nodes_missing(const struct server *s)
     return NULL;
 }
 
-void nodes_refuse_absent(struct request *r, const char *kind, const char *name, const char *made)
+bool nodes_refuse_lost(struct request *r, const char *kind, const char *name)
 {
     const char *lost = nodes_missing(r->server);
-    name = text_is_name(name) ? name : "?";
     if (lost)
         request_refuse(r, 503, "node_lost",
-            "no node that answers has the %s '%.64s', and the node '%s' is lost", kind, name, lost);
-    else
+            "no node that answers has the %s '%.64s', and the node '%s' is lost", kind,
+            text_is_name(name) ? name : "?", lost);
+    return lost;
+}
+
+void nodes_refuse_absent(struct request *r, const char *kind, const char *name, const char *made)
+{
+    name = text_is_name(name) ? name : "?";
+    if (!nodes_refuse_lost(r, kind, name))
         request_refuse(r, 404, "not_found", "there is no %s '%.64s'; POST /v1/%s%s %s one", kind,
             name, kind, strcmp(kind, "batch") == 0 ? "es" : "s", made);
 }

@@ -514,6 +514,11 @@ bool relay_on_node(struct request *r)
     return r->server->nodes && relay_on(r);
 }
 
+bool relay_elsewhere(struct request *r, const char *kind, const char *name)
+{
+    return relay_on_node(r) || nodes_refuse_lost(r, kind, name);
+}
+
 /* What is between the client and this server. */
 static enum MHD_Result relay_on_port_field(void *arg, enum MHD_ValueKind kind, const char *name,
     size_t name_len, const char *value, size_t len)
@@ -652,33 +657,51 @@ static void gather_ask_nodes(struct gather *g, struct request *r)
     }
 }
 
-void relay_gather(struct request *r, const char *name, struct json_object *own,
-    void (*done)(struct request *r, struct json_object *all))
+static void gather_ask_workers(struct gather *g, struct request *r)
 {
-    struct server *s = r->server;
+    const struct server *s = r->server;
     cleanup_buf struct buf head = { 0 };
+    relay_write_head(r, &head);
+    buf_puts(&head, "\r\n");
+    for (unsigned i = 0; i < s->table->workers && !buf_failed(&head); i++)
+        if (i != s->worker && s->table->worker[i].pid > 0)
+            gather_ask(g, upstream_open(r->server, i), &head);
+}
+
+static void gather_begin(struct request *r, const char *name, struct json_object *own,
+    bool is_shared, void (*done)(struct request *r, struct json_object *all))
+{
+    const struct server *s = r->server;
     if (!own || r->client->is_relay) {
         request_reply_list(r, name, own);
         return;
     }
-    bool is_alone = s->table->workers == 1 && !s->nodes;
+    bool is_alone = (s->table->workers == 1 || is_shared) && !s->nodes;
     struct gather *g = is_alone ? NULL : calloc(1, sizeof *g);
-    relay_write_head(r, &head);
-    buf_puts(&head, "\r\n");
-    if (!g || buf_failed(&head)) {
-        free(g);
+    if (!g) {
         gather_reply(r, name, own, done);
         return;
     }
     *g = (struct gather){ .r = r, .name = name, .all = own, .open = 1, .done = done };
     r->state = g;
     r->on_free = gather_on_free;
-    for (unsigned i = 0; i < s->table->workers; i++)
-        if (i != s->worker && s->table->worker[i].pid > 0)
-            gather_ask(g, upstream_open(s, i), &head);
+    if (!is_shared)
+        gather_ask_workers(g, r);
     gather_ask_nodes(g, r);
     g->open--;
     gather_finish(g);
+}
+
+void relay_gather(struct request *r, const char *name, struct json_object *own,
+    void (*done)(struct request *r, struct json_object *all))
+{
+    gather_begin(r, name, own, false, done);
+}
+
+void relay_gather_shared(struct request *r, const char *name, struct json_object *own,
+    void (*done)(struct request *r, struct json_object *all))
+{
+    gather_begin(r, name, own, true, done);
 }
 
 void relay_gather_written(struct request *r, const char *name, const struct buf *own,

@@ -99,10 +99,10 @@ void handle_context_list(struct request *r)
     for (size_t i = 0; i < json_length(all); i++)
         context_put(&out, json_object_array_get_idx(all, i));
     field_close(&out, ']');
+    struct json_object *list = NULL;
     if (all)
-        relay_gather_written(r, "contexts", &out, NULL);
-    else
-        request_refuse_memory(r);
+        (void)json_parse_written(&out, &list, NULL);
+    relay_gather_shared(r, "contexts", list, NULL);
 }
 
 /* The one that the request names; NULL: the request was refused. */

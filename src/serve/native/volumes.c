@@ -329,10 +329,13 @@ static int volume_list(struct volume_job *job, droste *d, droste_volume *none, d
 static void volume_listed(struct work *w)
 {
     struct volume_job *job = (struct volume_job *)w;
+    struct json_object *list = NULL;
+    if (w->r && job->rc == 0)
+        (void)json_parse_written(&job->out, &list, NULL);
     if (w->r && job->rc < 0)
         volume_fail(w->r, job);
     else if (w->r)
-        relay_gather_written(w->r, "volumes", &job->out, NULL);
+        relay_gather_shared(w->r, "volumes", list, NULL);
     volume_job_free(job);
 }
 

@@ -63,6 +63,7 @@ NOT_CALLED(struct upstream *nodes_connect(struct server *s, unsigned number), NU
 NOT_CALLED(unsigned nodes_next(const struct server *s, unsigned number), 0)
 NOT_CALLED(void nodes_put_ticket(struct request *r, unsigned number, struct buf *head), )
 NOT_CALLED(const struct node *nodes_peer_at(const struct server *s, size_t index), NULL)
+NOT_CALLED(bool nodes_refuse_lost(struct request *r, const char *kind, const char *name), false)
 NOT_CALLED(struct upstream *upstream_open(struct server *s, unsigned worker), NULL)
 NOT_CALLED(void upstream_send(struct upstream *u, const void *data, size_t len), )
 NOT_CALLED(void upstream_pause(struct upstream *u, bool is_paused), )
