@@ -10,8 +10,8 @@
 /* relay.c reads the worker and its generation, nodes.c the node. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE])
 {
-    char prefix[11];
-    size_t len = s->nodes ? 10 : 6;
+    char prefix[SERVE_ID_PLACE + 1];
+    size_t len = s->nodes ? SERVE_ID_PLACE : 6;
     snprintf(prefix, sizeof prefix, "%02x%04x%04x", s->worker & 0xff,
         s->figures->generation & 0xffff, s->nodes ? registry_own(s->nodes) : 0);
     memcpy(id, prefix, len);

@@ -108,5 +108,7 @@ void server_wake(struct server *s);
 /* The record of runs, which is opened at first; NULL: there is none yet, or it cannot be opened. */
 droste_record *server_record(struct server *s, droste_error *err);
 
+/* The digits of an id that say where it was made: worker, its generation, node. */
+enum { SERVE_ID_PLACE = 10 };
 /* A new id of a sandbox or run of this worker. Negative: there is no randomness. */
 int server_make_id(const struct server *s, char id[SERVE_ID_SIZE]);

@@ -12,12 +12,13 @@
 #include "base/hash.h"
 #include "serve/openai/openai.h"
 #include "serve/access/spending.h"
+#include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/native/run_options.h"
 #include "serve/options.h"
 
 /* Digits of the hash in an id, behind those of the worker; random ones follow. */
-enum { ANSWER_HASH_AT = 6, ANSWER_HASH_LEN = 16 };
+enum { ANSWER_HASH_AT = SERVE_ID_PLACE, ANSWER_HASH_LEN = 12 };
 /* Tries come soon: clients wait for ten minutes, and try twice again. */
 enum { ANSWER_RETRY_MS = 3600 * 1000, ANSWER_RETRY_RUNS = 10000 };
 /* A stream is silent no longer than that. */
@@ -349,7 +350,8 @@ void openai_answer(struct request *r)
         return;
     bool is_again = key || (tries && strcmp(tries, "0") != 0);
     if (!is_again || !answer_hash(r, key, hash) || !answer_find(r, hash, &search)) {
-        if (!r->reply)
+        /* The last node of all that were asked starts it. */
+        if (!r->reply && !(is_again && relay_on_node(r)))
             admission_ask(r, answer_start);
         return;
     }

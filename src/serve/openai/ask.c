@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "serve/http/relay.h"
 #include "serve/openai/file_store.h"
 #include "serve/openai/openai.h"
 
@@ -125,6 +126,8 @@ static bool ask_add_stored(struct openai_ask *a, const char *id)
     cleanup_fd int directory = file_store_is_id(id, "file-") ? file_store_open(a->r) : -1;
     cleanup_json struct json_object *object = directory < 0 ? NULL : file_store_read(directory, id);
     cleanup_free char *path = object ? file_store_path(a->r, id) : NULL;
+    if (!path && file_store_is_id(id, "file-") && relay_elsewhere(a->r, "file", id))
+        return false;
     if (!path)
         return !a->r->reply && ask_refuse(a, "file_not_found", "this key has no file with that id");
     return ask_has_memory(

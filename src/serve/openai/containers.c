@@ -15,6 +15,7 @@
 #include "base/os/beneath.h"
 #include "base/os/file.h"
 #include "base/text.h"
+#include "serve/http/relay.h"
 #include "serve/openai/container_job.h"
 #include "serve/openai/openai.h"
 #include "serve/openai/response_id.h"
@@ -40,6 +41,13 @@ static void container_refuse_absent(struct request *r, const char *id, const cha
 {
     openai_refuse(r, &(struct openai_error){ .status = 404, .code = "not_found", .param = param },
         "Container with id '%.80s' not found, or it has expired.", id);
+}
+
+/* Another node may have it. */
+static void container_pass_on(struct request *r, const char *id, const char *param)
+{
+    if (!file_store_is_id(id, container_prefix) || !relay_elsewhere(r, "container", id))
+        container_refuse_absent(r, id, param);
 }
 
 /* ---- their time ---- */
@@ -261,6 +269,8 @@ static bool container_take_files(
         cleanup_json struct json_object *o =
             file_store_is_id(id, "file-") ? file_store_read(job->directory, id) : NULL;
         cleanup_free char *path = o ? file_store_path(r, id) : NULL;
+        if (!path && file_store_is_id(id, "file-") && relay_elsewhere(r, "file", id))
+            return false;
         if (!path) {
             container_refuse(
                 r, 404, "file_not_found", "file_ids", "this key has no file with that id");
@@ -317,39 +327,42 @@ void openai_handle_container_create(struct request *r)
 
 /* ---- those that are there ---- */
 
+/* NULL: another node answers, or the request was refused. */
+static struct json_object *container_find_here(struct request *r, int *directory)
+{
+    *directory = file_store_open(r);
+    struct json_object *o = *directory < 0 ? NULL : container_read(*directory, r->id);
+    if (!o && !r->reply)
+        container_pass_on(r, r->id, "id");
+    return o;
+}
+
 struct json_object *container_use(struct request *r)
 {
-    cleanup_fd int directory = file_store_open(r);
-    struct json_object *o = directory < 0 ? NULL : container_read(directory, r->id);
+    cleanup_fd int directory = -1;
+    struct json_object *o = container_find_here(r, &directory);
     if (o)
         container_touch(directory, o);
-    else if (!r->reply)
-        container_refuse_absent(r, r->id, "id");
     return o;
 }
 
 void openai_handle_container_get(struct request *r)
 {
-    cleanup_fd int directory = file_store_open(r);
-    struct json_object *o = directory < 0 ? NULL : container_read(directory, r->id);
+    cleanup_fd int directory = -1;
+    struct json_object *o = container_find_here(r, &directory);
     if (o)
         request_reply_json(r, 200, o);
-    else if (!r->reply)
-        container_refuse_absent(r, r->id, "id");
 }
 
 void openai_handle_container_list(struct request *r)
 {
     struct file_page page;
-    cleanup_buf struct buf out = { 0 };
     if (!file_page_read(r, &page))
         return;
     cleanup_fd int directory = file_store_open(r);
-    cleanup_json struct json_object *all = directory < 0 ? NULL : container_all(r, directory);
-    if (!all)
-        return;
-    file_page_put(&out, all, &page);
-    request_reply_written(r, 200, &out);
+    struct json_object *all = directory < 0 ? NULL : container_all(r, directory);
+    if (all)
+        relay_gather_shared(r, "data", all, file_page_reply);
 }
 
 static int container_end(
@@ -405,8 +418,8 @@ bool container_check(struct request *r)
     cleanup_fd int directory = id ? file_store_open(r) : -1;
     cleanup_json struct json_object *o = directory < 0 ? NULL : container_read(directory, id);
     if (id && !o && !r->reply)
-        container_refuse_absent(r, id, "tools");
-    return !r->reply;
+        container_pass_on(r, id, "tools");
+    return !r->reply && !r->is_relayed;
 }
 
 static struct json_object *container_wanted_files(struct json_object *asked)

@@ -54,6 +54,8 @@ struct file_page {
 bool file_page_read(struct request *r, struct file_page *page);
 /* Appends the list, of objects with `id` and `created_at`, which it sorts. */
 void file_page_put(struct buf *out, struct json_object *all, const struct file_page *page);
+/* Answers with the page of these that the request asks for; takes the list. */
+void file_page_reply(struct request *r, struct json_object *all);
 
 /* ---- intake.c: what comes in ---- */
 

@@ -48,7 +48,7 @@ static struct json_object *files_of(
         return NULL;
     struct json_object *o =
         file_store_is_id(r->id, prefix) ? file_store_read(*directory, r->id) : NULL;
-    if (!o && !(file_store_is_id(r->id, prefix) && relay_on_node(r)))
+    if (!o && !(file_store_is_id(r->id, prefix) && relay_elsewhere(r, "file", r->id)))
         openai_refuse(r,
             &(struct openai_error){ .status = 404, .code = "not_found", .param = "id" },
             "No such %s object: %s", what, r->id);
@@ -188,22 +188,26 @@ void file_page_put(struct buf *out, struct json_object *all, const struct file_p
     field_close(out, '}');
 }
 
-void openai_handle_file_list(struct request *r)
+void file_page_reply(struct request *r, struct json_object *all)
 {
     struct file_page page;
     cleanup_buf struct buf out = { 0 };
+    if (file_page_read(r, &page)) {
+        file_page_put(&out, all, &page);
+        request_reply_written(r, 200, &out);
+    }
+    json_object_put(all);
+}
+
+void openai_handle_file_list(struct request *r)
+{
+    struct file_page page;
     if (!file_page_read(r, &page))
         return;
     cleanup_fd int directory = file_store_open(r);
     if (directory < 0)
         return;
-    cleanup_json struct json_object *all = file_store_list(directory, file_prefix);
-    if (all)
-        file_page_put(&out, all, &page);
-    if (!all || buf_failed(&out))
-        request_refuse_memory(r);
-    else
-        request_reply(r, 200, "application/json", out.data, out.len);
+    relay_gather_shared(r, "data", file_store_list(directory, file_prefix), file_page_reply);
 }
 
 /* ---- uploads ---- */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
+#include "serve/http/relay.h"
 #include "serve/sandbox/sandbox.h"
 #include "serve/options.h"
 
@@ -242,7 +243,8 @@ static int waiting_on_listed(void *arg, const droste_approval *a, droste_error *
     if (!name || (!a->wants_result && !w->with_approvals))
         return 0;
     struct json_object *call = json_object_new_object();
-    bool fine = call && json_put(call, "number", json_object_new_int64(a->id)) &&
+    bool fine = call && json_put_text(call, "run", a->root) &&
+                json_put(call, "number", json_object_new_int64(a->id)) &&
                 json_put_text(call, "name", name) &&
                 json_put_string(call, "arguments", a->arguments, a->len) &&
                 json_put(call, "is_function", json_object_new_boolean(a->wants_result));
@@ -287,24 +289,29 @@ struct json_object *functions_waiting(struct request *r, const char *run, struct
 
 void functions_call_id(char out[FUNCTION_ID_SIZE], struct json_object *call, int64_t at)
 {
-    snprintf(out, FUNCTION_ID_SIZE, "call_%lld_%lld", (long long)json_get_int(call, "number", 0),
-        (long long)at);
+    snprintf(out, FUNCTION_ID_SIZE, "call_%.32s_%lld_%lld", json_get_string(call, "run", ""),
+        (long long)json_get_int(call, "number", 0), (long long)at);
 }
 
 /* ---- results ---- */
 
-static bool functions_read_id(const char *id, int64_t *number, int64_t *at)
+struct function_id {
+    char run[SERVE_ID_SIZE];
+    int64_t number, at;
+};
+
+static bool functions_read_id(const char *id, struct function_id *out)
 {
-    char first[24];
+    char number[24];
     const char *text = strncmp(id, "call_", 5) == 0 ? id + 5 : "";
-    size_t n = strcspn(text, "_");
-    if (n == 0 || n >= sizeof first || text[n] != '_')
+    size_t run = strcspn(text, "_"), n = text[run] ? strcspn(text + run + 1, "_") : 0;
+    if (run != SERVE_ID_SIZE - 1 || n == 0 || n >= sizeof number || text[run + 1 + n] != '_')
         return false;
-    memcpy(first, text, n);
-    first[n] = '\0';
-    *number = run_parse_number(first);
-    *at = run_parse_number(text + n + 1);
-    return *number > 0 && *at >= 0;
+    snprintf(out->run, sizeof out->run, "%s", text);
+    snprintf(number, sizeof number, "%.*s", (int)n, text + run + 1);
+    out->number = run_parse_number(number);
+    out->at = run_parse_number(text + run + 1 + n + 1);
+    return out->number > 0 && out->at >= 0;
 }
 
 /* Messages of the role "tool" have an id of their own kind. */
@@ -343,11 +350,12 @@ static size_t functions_first(struct json_object *items)
 int64_t functions_from(struct json_object *asked)
 {
     struct json_object *items = functions_items(asked);
-    int64_t from = 0, number, at;
+    struct function_id found;
+    int64_t from = 0;
     for (size_t i = functions_first(items); i < json_length(items); i++) {
         const char *id = functions_result_id(json_object_array_get_idx(items, i));
-        if (id && functions_read_id(id, &number, &at) && at > from)
-            from = at;
+        if (id && functions_read_id(id, &found) && found.at > from)
+            from = found.at;
     }
     return from;
 }
@@ -439,14 +447,15 @@ static bool functions_take_result(
     cleanup_buf struct buf result = { 0 };
     struct functions_call call = { .result = &result };
     droste_error err = { 0 };
-    int64_t number = 0, at;
+    struct function_id id;
     if (!functions_put_result(&result, item) || buf_failed(&result))
         return functions_refuse_result(r, 400, "unsupported_content",
             "the result of a function is a text, or a list of texts and images with their data");
-    if (!functions_read_id(functions_result_id(item), &number, &at) ||
-        droste_record_approval(record, number, functions_on_call, &call, NULL) < 0 ||
-        !call.is_function || droste_record_get(record, call.root, runs_on_state, of, NULL) < 0 ||
-        !of->is_mine || (r->id[0] && strcmp(r->id, call.root) != 0))
+    if (!functions_read_id(functions_result_id(item), &id) || !record ||
+        droste_record_approval(record, id.number, functions_on_call, &call, NULL) < 0 ||
+        !call.is_function || strcmp(call.root, id.run) != 0 ||
+        droste_record_get(record, call.root, runs_on_state, of, NULL) < 0 || !of->is_mine ||
+        (r->id[0] && strcmp(r->id, call.root) != 0))
         return functions_refuse_result(r, 400, "call_not_found",
             "a result names no call of a function that this server has asked for, or the run of "
             "the call is no longer in the record");
@@ -456,8 +465,20 @@ static bool functions_take_result(
     if (call.is_decided)
         return functions_refuse_result(
             r, 409, "decided", "the call has another result already, or its time was up");
-    return droste_record_answer(record, number, buf_text(&result), result.len, by, &err) == 0 ||
+    return droste_record_answer(record, id.number, buf_text(&result), result.len, by, &err) == 0 ||
            functions_refuse_result(r, 409, "decided", err.text);
+}
+
+/* Whether the run of the last result is on another node, which answers, or is lost. */
+static bool functions_are_elsewhere(
+    struct request *r, droste_record *record, struct json_object *items)
+{
+    struct json_object *last = json_object_array_get_idx(items, json_length(items) - 1);
+    struct runs_state of = { .r = r };
+    struct function_id id;
+    return functions_read_id(functions_result_id(last), &id) &&
+           (!record || droste_record_get(record, id.run, runs_on_state, &of, NULL) < 0) &&
+           relay_elsewhere(r, "run", id.run);
 }
 
 void functions_take_results(struct request *r)
@@ -465,7 +486,7 @@ void functions_take_results(struct request *r)
     struct json_object *items = functions_items(r->json);
     struct runs_state of = { .r = r };
     droste_record *record = runs_record(r);
-    if (!record)
+    if (r->reply || functions_are_elsewhere(r, record, items))
         return;
     for (size_t i = functions_first(items); i < json_length(items); i++) {
         struct json_object *item = json_object_array_get_idx(items, i);

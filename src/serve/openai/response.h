@@ -72,6 +72,8 @@ int64_t response_from(struct request *r);
 
 /* Keeps the request; false: it was refused. */
 bool response_store(struct request *r, int64_t from);
+/* True: another node, which may have the response, answers, or the request was refused. */
+bool response_is_elsewhere(struct request *r, const char *id);
 /* Adds the messages of the responses before, the oldest first; false: the request was refused. */
 bool response_ask_previous(struct openai_ask *a, const char *previous);
 /* Adds the items of an input, the last user message as the question if it is to be one. */

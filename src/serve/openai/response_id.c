@@ -7,16 +7,14 @@
 
 #include "base/hash.h"
 
-enum { RUN_DIGITS_KEPT = 6 }; /* of the id: they name its worker */
-
 void response_id(char out[RESPONSE_ID_SIZE], const char *run, int64_t from)
 {
     char text[SERVE_ID_SIZE + 32], hex[HASH_TEXT_SIZE] = "";
     snprintf(text, sizeof text, "%s %lld", run, (long long)from);
     if (from > 0)
         hash_sha256(text, strlen(text), hex, NULL);
-    snprintf(out, RESPONSE_ID_SIZE, "resp_%.*s%.*s", from > 0 ? RUN_DIGITS_KEPT : SERVE_ID_SIZE - 1,
-        run, from > 0 ? SERVE_ID_SIZE - 1 - RUN_DIGITS_KEPT : 0, hex);
+    snprintf(out, RESPONSE_ID_SIZE, "resp_%.*s%.*s", from > 0 ? SERVE_ID_PLACE : SERVE_ID_SIZE - 1,
+        run, from > 0 ? SERVE_ID_SIZE - 1 - SERVE_ID_PLACE : 0, hex);
 }
 
 void response_locate(struct request *r, const char *path)

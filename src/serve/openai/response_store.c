@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json/fields.h"
 #include "base/text.h"
+#include "serve/http/relay.h"
 #include "serve/openai/functions.h"
 #include "serve/openai/response.h"
 
@@ -259,6 +260,13 @@ bool response_ask_previous(struct openai_ask *a, const char *previous)
     return response_ask_chain(a, directory, record, previous, 0);
 }
 
+bool response_is_elsewhere(struct request *r, const char *id)
+{
+    cleanup_fd int directory = response_is_id(id) ? file_store_open(r) : -1;
+    cleanup_json struct json_object *one = directory < 0 ? NULL : file_store_read(directory, id);
+    return r->reply || (directory >= 0 && !one && relay_elsewhere(r, "response", id));
+}
+
 /* ---- retrieving ---- */
 
 /* What the request's response was asked; NULL: the request was refused. */
@@ -267,10 +275,10 @@ static struct json_object *response_of(struct request *r, int *directory)
     *directory = file_store_open(r);
     struct json_object *one =
         *directory >= 0 && response_is_id(r->name) ? file_store_read(*directory, r->name) : NULL;
-    if (!one && !r->reply)
-        openai_refuse(r,
-            &(struct openai_error){ .status = 404, .code = "not_found", .param = "id" },
-            "Response with id '%.80s' not found.", r->name);
+    if (one || r->reply || (response_is_id(r->name) && relay_elsewhere(r, "response", r->name)))
+        return one;
+    openai_refuse(r, &(struct openai_error){ .status = 404, .code = "not_found", .param = "id" },
+        "Response with id '%.80s' not found.", r->name);
     return one;
 }
 

@@ -240,6 +240,7 @@ static void responses_answer(struct request *r)
 void openai_handle_response_create(struct request *r)
 {
     struct openai_model model;
+    const char *previous = json_get_string(r->json, "previous_response_id", NULL);
     if (!openai_model_of(r, &model))
         return;
     if (!model.is_run)
@@ -247,7 +248,8 @@ void openai_handle_response_create(struct request *r)
             &(struct openai_error){ .status = 400, .code = "unsupported_model", .param = "model" },
             "responses are of models that answer with a run (droste/NAME); for others this server "
             "has chat completions");
-    else if (!responses_check(r) || !container_check(r))
+    else if (!responses_check(r) || (previous && response_is_elsewhere(r, previous)) ||
+             !container_check(r))
         return;
     else if (response_has_approvals(r->json))
         response_take_approvals(r);

@@ -222,6 +222,10 @@ def test_a_choice_is_asked_for_or_takes_them_away(models):  # noqa: F811
 
 def test_mistakes_are_named(models):  # noqa: F811
     server = models(turns=TURNS)
+    unknown = {"role": "tool", "tool_call_id": "call_%s_1_1" % ("0" * 32), "content": "rain"}
+    body = {"model": "droste/turns", "tools": CHAT_TOOLS, "messages": [
+        {"role": "user", "content": "q"}, unknown]}
+    assert error(server.ask("POST", CHAT, body), 400)["code"] == "call_not_found"   # no record yet
     one = ask(server)
     result, = results(one, "rain")
     for more, status, code in [
