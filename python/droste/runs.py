@@ -387,30 +387,36 @@ def _adding(handle: Handle, found: List[Approval]) -> Any:
     return _library.ApprovalFn(add)
 
 
-def approval(id: int, *, database: Any = None, server: Optional[str] = None,
-             api_key: Optional[str] = None) -> Approval:
-    """Returns a call that asked for an approval, decided or not; NotFoundError."""
+def approval(id: int, *, run: Optional[str] = None, database: Any = None,
+             server: Optional[str] = None, api_key: Optional[str] = None) -> Approval:
+    """Returns a call that asked for an approval, decided or not; NotFoundError.
+
+    Nodes of a cluster have the same ids: name the run, too, or one above it (`Approval.root`).
+    """
     from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
-        return _approvals.of_json(_remote.get_approval(remote, id))
+        return _approvals.of_json(_remote.get_approval(remote, id, run))
     found: List[Approval] = []
     with _record(database) as (handle, record):
         if record is None:
             raise NotFoundError("there is no record of runs yet")
         handle.check(lib.droste_record_approval(record, id, _adding(handle, found), None,
                                                 handle.err))
-    if not found:       # the call waits for its client's result, not for an approval
+    # without one, the call waits for its client's result, not for an approval
+    if not found or run not in (None, found[0].run, found[0].root):
         raise NotFoundError("there is no approval %d" % id)
     return found[0]
 
 
-def _decide(id: int, approve: bool, reason: Optional[str], database: Any, server: Optional[str],
-            api_key: Optional[str]) -> Approval:
+def _decide(id: int, approve: bool, reason: Optional[str], run: Optional[str], database: Any,
+            server: Optional[str], api_key: Optional[str]) -> Approval:
     from ._remote import runs as _remote
     remote = _remote.of(server, api_key, database)
     if remote is not None:
-        return _approvals.of_json(_remote.decide(remote, id, approve, reason))
+        return _approvals.of_json(_remote.decide(remote, id, approve, reason, run))
+    if run is not None:
+        approval(id, run=run, database=database)
     with _record(database) as (handle, record):
         if record is None:
             raise NotFoundError("there is no record of runs yet")
@@ -420,16 +426,19 @@ def _decide(id: int, approve: bool, reason: Optional[str], database: Any, server
     return approval(id, database=database)
 
 
-def approve(id: int, reason: Optional[str] = None, *, database: Any = None,
-            server: Optional[str] = None, api_key: Optional[str] = None) -> Approval:
-    """Approves a call that waits. NotFoundError; ArgumentError if it was decided or has ended."""
-    return _decide(id, True, reason, database, server, api_key)
+def approve(id: int, reason: Optional[str] = None, *, run: Optional[str] = None,
+            database: Any = None, server: Optional[str] = None,
+            api_key: Optional[str] = None) -> Approval:
+    """Approves a call that waits. NotFoundError; ArgumentError if it was decided or has ended.
+    `run` as of `approval`."""
+    return _decide(id, True, reason, run, database, server, api_key)
 
 
-def deny(id: int, reason: Optional[str] = None, *, database: Any = None,
-         server: Optional[str] = None, api_key: Optional[str] = None) -> Approval:
+def deny(id: int, reason: Optional[str] = None, *, run: Optional[str] = None,
+         database: Any = None, server: Optional[str] = None,
+         api_key: Optional[str] = None) -> Approval:
     """Denies a call that waits, as `approve`; its code gets a PermissionError with the reason."""
-    return _decide(id, False, reason, database, server, api_key)
+    return _decide(id, False, reason, run, database, server, api_key)
 
 
 # -- exporting

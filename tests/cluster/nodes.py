@@ -158,6 +158,24 @@ class Provider:
             return sum(self.requests.values()) - len(self.requests)
 
 
+class Turns(Provider):
+    """A run's code is that of the word in its question, which stands behind earlier ones: `turns`
+    has a list for each word, which is asked for as Q:WORD."""
+
+    def __init__(self, turns):
+        super().__init__()
+        self.turns = turns
+
+    def answer(self, body, key):
+        with self.lock:
+            self.requests[key] += 1
+        messages = body["messages"]
+        done = sum(m["role"] == "assistant" for m in messages)
+        text = json.dumps(messages)
+        word = max(self.turns, key=lambda word: text.rfind("Q:" + word))
+        return "```repl\n%s\n```" % self.turns[word][done]
+
+
 class Node:
     """A `droste serve --join`, which can be killed, stopped, and started again."""
 

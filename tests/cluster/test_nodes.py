@@ -101,8 +101,8 @@ else:
 
 @pytest.mark.skipif(not os.path.exists(E2B), reason="the SDK of E2B is not there")
 def test_the_sdk_of_e2b_uses_any_node(cluster):
-    """Files, commands, lists and signed URLs of a sandbox of one node through another; after that node's death
-    the SDK raises its own error."""
+    """Files, commands, lists and signed URLs of a sandbox of one node through another; after that
+    node's death the SDK raises its own error."""
     first, second = cluster(2)
 
     def run(sandbox=""):

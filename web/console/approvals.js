@@ -9,7 +9,7 @@ async function decide(approval, decision, box) {
   const reason = box.querySelector("input").value.trim();
   const body = reason ? { decision, reason } : { decision };
   box.querySelectorAll("button").forEach((one) => (one.disabled = true));
-  if (await attempt("The call was not decided", () => ask_json("POST", "/v1/approvals/" + approval.id, body)))
+  if (await attempt("The call was not decided", () => ask_json("POST", "/v1/approvals/" + approval.id + "?run=" + approval.root, body)))
     say(approval.tool + " was " + (decision === "approve" ? "approved" : "denied") + "." + (approval.interrupted ? " Its run goes on when it is resumed." : ""));
   refresh_approvals();
 }
@@ -29,20 +29,25 @@ function approval_card(approval) {
   return box;
 }
 
+/* Nodes of a cluster have the same ids. */
+function approval_key(approval) {
+  return approval.root + " " + approval.id;
+}
+
 function draw_approvals(found) {
   for (const [id, box] of approvals.cards)
-    if (!found.some((one) => one.id === id)) {
+    if (!found.some((one) => approval_key(one) === id)) {
       box.remove();
       approvals.cards.delete(id);
     }
   for (const one of found) {
-    const old = approvals.cards.get(one.id);
+    const old = approvals.cards.get(approval_key(one));
     const state = JSON.stringify([one.repeated, one.interrupted]);
     if (old && old.dataset.state === state && !old.querySelector("button:disabled")) continue;
     const box = attributes(approval_card(one), "data-state", state);
     if (old) old.replaceWith(box);
     else approvals.list.append(box);
-    approvals.cards.set(one.id, box);
+    approvals.cards.set(approval_key(one), box);
   }
   approvals.place.hidden = found.length === 0;
 }

@@ -338,8 +338,8 @@ class Server:
     def create(self, path: str, body: Any = None, undo: Optional[Undo] = None) -> Any:
         """Asks for something new; waits while the server is full, and never gets two.
 
-        After Ctrl-C, what was made is ended by the request (a method and a path) that `undo` returns
-        for its answer.
+        After Ctrl-C, what was made is ended by the request (a method and a path) that `undo`
+        returns for its answer.
         """
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         try:

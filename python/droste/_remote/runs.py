@@ -107,15 +107,16 @@ def list_approvals(server: Server, run: Optional[str]) -> List[Dict[str, Any]]:
     return list(_ask(server, "GET", "/v1/approvals", query=query)["approvals"])
 
 
-def get_approval(server: Server, number: int) -> Dict[str, Any]:
-    return dict(_ask(server, "GET", "/v1/approvals/%d" % number))
+def get_approval(server: Server, number: int, run: Optional[str]) -> Dict[str, Any]:
+    return dict(_ask(server, "GET", "/v1/approvals/%d" % number, query={"run": run}))
 
 
-def decide(server: Server, number: int, approve: bool, reason: Optional[str]) -> Dict[str, Any]:
+def decide(server: Server, number: int, approve: bool, reason: Optional[str], run: Optional[str]
+           ) -> Dict[str, Any]:
     body = {"decision": "approve" if approve else "deny"}
     if reason is not None:
         body["reason"] = reason
-    return dict(_ask(server, "POST", "/v1/approvals/%d" % number, body=body))
+    return dict(_ask(server, "POST", "/v1/approvals/%d" % number, body=body, query={"run": run}))
 
 
 def remove_run(server: Server, run: str) -> None:

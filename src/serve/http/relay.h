@@ -27,21 +27,21 @@ void relay_begin(struct request *r, unsigned worker);
 bool relay_on(struct request *r);
 /* The same for what the workers of a node share: to the next node. */
 bool relay_on_node(struct request *r);
-/* For what is not here: true if another node, which may have it, answers, or the request was refused
- * because a lost one may have it. `kind` is what it is. */
+/* For what is not here: true if another node, which may have it, answers, or the request was
+ * refused because a lost one may have it. `kind` is what it is. */
 bool relay_elsewhere(struct request *r, const char *kind, const char *name);
 /* The same as relay_begin over a connection to a server in the request's sandbox. It gets neither
  * the tokens and fields that are this server's, nor, if `host` is given, the client's Host. `lost`
  * answers a request to which the server gave no answer. */
 void relay_through(
     struct request *r, struct upstream *u, const char *host, void (*lost)(struct request *r));
-/* Asks all other workers and nodes the same and calls `done` with the arrays `name` of their answers
- * joined; those of workers that do not answer are left out. A request of another worker is answered
- * with {NAME: own}, which is also what `done` NULL makes of all. Takes the reference of `own`; NULL:
- * there was no memory for it, and the request is refused. */
+/* Asks all other workers and nodes the same and calls `done` with the arrays `name` of their
+ * answers joined; those of workers that do not answer are left out. A request of another worker is
+ * answered with {NAME: own}, which is also what `done` NULL makes of all. Takes the reference of
+ * `own`; NULL: there was no memory for it, and the request is refused. */
 void relay_gather(struct request *r, const char *name, struct json_object *own,
     void (*done)(struct request *r, struct json_object *all));
-/* The same of what is in a directory, which the workers of a node share: asks other nodes only. */
+/* The same of what is on the disk, which the workers of a node share: asks other nodes only. */
 void relay_gather_shared(struct request *r, const char *name, struct json_object *own,
     void (*done)(struct request *r, struct json_object *all));
 /* relay_gather of a list that was written as text. */

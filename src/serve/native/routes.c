@@ -34,6 +34,7 @@
 #define KIND      "\"kind\": {\"enum\": [\"auto\", \"text\", \"bytes\", \"json\", \"jsonl\"]}"
 #define EOF_QUERY "\"eof\": {\"enum\": [\"yes\", \"no\"]}"
 
+#define OF_RUN   "\"run\": {\"type\": \"string\"}"
 #define PATH     "\"path\": {\"type\": \"string\", \"minLength\": 1, \"pattern\": \"^[^\\u0000]*$\"}"
 #define JSON     "application/json"
 #define ANY_JSON "{}"
@@ -271,15 +272,14 @@ static const struct route native_rows[] = {
         "remove a file, or a directory with all that is in it", handle_volume_remove },
     { "GET", "/v1/volumes/{name}/directory", BODY_NONE, NULL, PATH DEPTH LIMIT, 200, JSON, ENTRIES,
         "list a directory, and with depth those in it", handle_volume_directory },
-    { "GET", "/v1/approvals", BODY_NONE, NULL, "\"run\": {\"type\": \"string\"}", 200, JSON,
-        APPROVALS,
+    { "GET", "/v1/approvals", BODY_NONE, NULL, OF_RUN, 200, JSON, APPROVALS,
         "list the calls that wait for an approval, the oldest first: of a run and its children, or "
         "of all",
         handle_approval_list, SCOPE_APPROVALS | SCOPE_RUNS | SCOPE_READ },
-    { "GET", "/v1/approvals/{name}", BODY_NONE, NULL, NULL, 200, JSON, APPROVAL,
+    { "GET", "/v1/approvals/{name}", BODY_NONE, NULL, OF_RUN, 200, JSON, APPROVAL,
         "describe one, decided or not", handle_approval_get,
         SCOPE_APPROVALS | SCOPE_RUNS | SCOPE_READ },
-    { "POST", "/v1/approvals/{name}", BODY_JSON, DECISION, NULL, 200, JSON, APPROVAL,
+    { "POST", "/v1/approvals/{name}", BODY_JSON, DECISION, OF_RUN, 200, JSON, APPROVAL,
         "approve or deny a call, once (409)", handle_approval_decide, SCOPE_APPROVALS },
 };
 

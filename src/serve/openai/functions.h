@@ -28,8 +28,8 @@ bool functions_put_choice(struct request *r, struct buf *question);
 void functions_put_tools(struct buf *out, struct json_object *tools);
 
 /* What of a run waits for the client of a request: functions, if the request has any, and calls
- * that ask for approval (`with_approvals`). A list of {"run", "number", "name",
- * "arguments", "is_function"}; NULL: nothing, or calls are still being added. *wait_ns: how long the run is to
+ * that ask for approval (`with_approvals`). A list of {"run", "number", "name", "arguments",
+ * "is_function"}; NULL: nothing, or calls are still being added. *wait_ns: how long the run is to
  * wait without a client. */
 struct json_object *functions_waiting(struct request *r, const char *run, struct json_object *asked,
     bool with_approvals, uint64_t *wait_ns);

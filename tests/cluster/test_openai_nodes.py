@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from nodes import has_nats, Provider, wait_until
+from nodes import has_nats, Turns, wait_until
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
 MODEL = "droste/openai/gpt-5-mini"
@@ -18,22 +18,9 @@ TURNS = {"weather": ["said = functions.weather('Oslo')", "SUBMIT(said)"],
          "and": ["SUBMIT('again')"]}
 
 
-class Turns(Provider):
-    """A run's code is that of the word in its question, which stands behind earlier ones."""
-
-    def answer(self, body, key):
-        with self.lock:
-            self.requests[key] += 1
-        messages = body["messages"]
-        done = sum(m["role"] == "assistant" for m in messages)
-        text = json.dumps(messages)
-        word = max(TURNS, key=lambda word: text.rfind("Q:" + word))
-        return "```repl\n%s\n```" % TURNS[word][done]
-
-
 @pytest.fixture
 def provider():
-    provider = Turns()
+    provider = Turns(TURNS)
     yield provider
     provider.close()
 
