@@ -339,7 +339,9 @@ class Writer(threading.Thread):
     def __init__(self, cluster, seed):
         super().__init__()
         self.cluster, self.random = cluster, random.Random(seed + 1)
-        self.over, self.wrong, self.committed, self.nodes = threading.Event(), [], 0, set()
+        self.over, self.wrong, self.committed = threading.Event(), [], 0
+        self.unanswered = set()     # numbers of requests that may still arrive
+        self.late = 0               # of them, those that did
 
     def ask(self, method, path, body=None):
         try:
@@ -350,7 +352,10 @@ class Writer(threading.Thread):
     def read(self):
         status, number = self.ask("GET", self.FILE)
         if status == 200 and number < self.committed:
-            self.wrong.append((number, self.committed))
+            if number in self.unanswered:
+                self.late += 1
+            else:
+                self.wrong.append((number, self.committed))
         return status == 200
 
     def run(self):
@@ -364,7 +369,10 @@ class Writer(threading.Thread):
                 self.commit(number)
 
     def commit(self, number):
-        done = self.ask("PUT", self.FILE, number)[0] == 204 and self.ask(
+        status = self.ask("PUT", self.FILE, number)[0]
+        if status not in (204, 400, 404, 503):
+            self.unanswered.add(number)
+        done = status == 204 and self.ask(
             "POST", self.SNAPSHOTS, {"snapshot": "n%d" % number})[0] == 200
         if done:
             self.committed = number
@@ -488,7 +496,7 @@ def disturb(cluster, runs, faults, seed):
     check_nothing_left(cluster)
     return {"runs": runs, "seed": seed, "seconds": round(seconds, 1), "faults": dict(faults.done),
             "calls": len(provider.requests), "repeated under their key": provider.repeated(),
-            "committed": writer.committed, **clients.figures}
+            "committed": writer.committed, "written late": writer.late, **clients.figures}
 
 
 def check_nothing_left(cluster):
