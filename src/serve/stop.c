@@ -161,6 +161,7 @@ void stop_close(struct server *s)
     uv_walk(&s->loop, stop_close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
+    owners_free(s);
     free(s->tls);
     free(s->queue);
 }

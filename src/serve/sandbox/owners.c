@@ -716,6 +716,11 @@ void owners_close(struct server *s)
     commit_transfers_close(&all->transfers);
     while (all->first)
         owners_remove(all, all->first);
-    free(all->own_store);
+}
+
+void owners_free(struct server *s)
+{
+    if (s->owners)
+        free(s->owners->own_store);
     free(steal(&s->owners));
 }

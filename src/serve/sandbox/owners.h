@@ -29,6 +29,8 @@ struct owner;
 
 int owners_open(struct server *s, struct error *err);
 void owners_close(struct server *s);
+/* After that, when no thread writes commits any more. */
+void owners_free(struct server *s);
 /* Takes the volumes away whose lease is over, and brings them back. */
 void owners_sweep(struct server *s);
 
