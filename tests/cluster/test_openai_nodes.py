@@ -1,5 +1,6 @@
 """OpenAI's clients, for which any node answers: responses, functions, files and containers are
 where they were made."""
+import concurrent.futures
 import http.client
 import json
 import os
@@ -112,6 +113,31 @@ def test_a_repeated_request_has_the_answer_of_the_node_that_has_it(nodes, provid
     assert sum(provider.requests.values()) == paid
     assert respond(nodes[1], "Q:and", key="other")["id"] != one["id"]
     assert sum(provider.requests.values()) == 2 * paid
+
+
+def test_a_node_that_drains_is_not_asked(nodes, tmp_path):
+    """What it has is not there for now, and what is new begins on another one."""
+    draining, second, third = nodes
+    one = respond(draining, "Q:and")
+    path = "/v1/sandboxes/" + draining.ask("POST", "/v1/sandboxes", {})[1]["id"]
+    cell = ("import os, time\nopen(%r, 'w').close()\n"
+            "while not os.path.exists(%r): time.sleep(0.01)" % (
+                str(tmp_path / "begun"), str(tmp_path / "end")))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        cell = pool.submit(draining.ask, "POST", path + "/execute", {"code": cell})
+        wait_until((tmp_path / "begun").exists)
+        draining.process.terminate()
+        wait_until(lambda: "draining" in {
+            n["state"] for n in second.ask("GET", "/v1/cluster")[1]["nodes"]})
+        for node in second, third:
+            status, answer = node.ask("GET", "/v1/responses/" + one["id"])
+            assert status == 503, answer
+            wait_until(lambda node=node: node.ask("POST", "/v1/responses", {    # has heard of it
+                "model": MODEL, "input": "Q:and"}, headers={"Idempotency-Key": node.address}
+                )[0] == 200)
+        (tmp_path / "end").touch()
+        assert cell.result()[1]["status"] == "ok"
+    assert draining.process.wait(60) == 0
 
 
 def test_files_and_containers_are_used_through_any_node(nodes):

@@ -250,7 +250,8 @@ unsigned nodes_next(const struct server *s, unsigned first)
     unsigned own = (registry_own(s->nodes) - first) & UINT16_MAX;
     for (size_t i = 0; (node = registry_at(s->nodes, i)); i++) {
         unsigned distance = (node->number - first) & UINT16_MAX;
-        if (node->is_lost || !node->address[0] || distance <= own || distance >= nearest)
+        bool answers = !node->is_lost && !node->is_draining && node->address[0];
+        if (!answers || distance <= own || distance >= nearest)
             continue;
         nearest = distance;
         next = node->number;
@@ -258,24 +259,24 @@ unsigned nodes_next(const struct server *s, unsigned first)
     return next;
 }
 
-/* The name of a node that is lost and has not come back; NULL: there is none. */
-static const char *nodes_missing(const struct server *s)
+/* A node that is stopping, or is lost and has not come back; NULL: there is none. */
+static const struct node *nodes_missing(const struct server *s)
 {
     const struct node *node;
     for (size_t i = 0; (node = nodes_peer_at(s, i)); i++)
-        if (node->is_lost && !registry_is_replaced(s->nodes, node))
-            return node->name;
+        if (node->is_lost ? !registry_is_replaced(s->nodes, node) : node->is_draining)
+            return node;
     return NULL;
 }
 
 bool nodes_refuse_lost(struct request *r, const char *kind, const char *name)
 {
-    const char *lost = nodes_missing(r->server);
-    if (lost)
+    const struct node *node = nodes_missing(r->server);
+    if (node)
         request_refuse(r, 503, "node_lost",
-            "no node that answers has the %s '%.64s', and the node '%s' is lost", kind,
-            text_is_name(name) ? name : "?", lost);
-    return lost;
+            "no node that answers has the %s '%.64s', and the node '%s' is %s", kind,
+            text_is_name(name) ? name : "?", node->name, node->is_lost ? "lost" : "stopping");
+    return node;
 }
 
 void nodes_refuse_absent(struct request *r, const char *kind, const char *name, const char *made)

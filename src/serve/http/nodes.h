@@ -44,7 +44,8 @@ struct upstream *nodes_ask_as(struct server *s, unsigned number, const char *acc
 const struct node *nodes_peer_at(const struct server *s, size_t index);
 /* The next node of the circle of all, by number, that began at `first`; 0: it is closed. */
 unsigned nodes_next(const struct server *s, unsigned first);
-/* Refuses a request for what no node has that answers, if a lost one may have it (503). */
+/* Refuses a request for what no node has that answers, if one that is lost or stops may have it
+ * (503). */
 bool nodes_refuse_lost(struct request *r, const char *kind, const char *name);
 /* Refuses a request for what no node has that answers: 404, or 503 if a lost node may have it.
  * `kind` is that of the object, as in its path; `made` is what POST does there. */
