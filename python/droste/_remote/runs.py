@@ -54,7 +54,8 @@ def run_fields(d: Dict[str, Any]) -> Dict[str, Any]:
 def list_runs(server: Server, limit: int, status: Optional[str], model: Optional[str]
               ) -> Iterator[Dict[str, Any]]:
     """Yields the members of each root run of the key's, the newest first."""
-    before, left = 0, limit or None
+    before: Any = 0         # a number, or a text of a cluster's
+    left = limit or None
     while left is None or left > 0:
         query = {"limit": min(PAGE, left or PAGE), "before": before, "status": status,
                  "model": model}

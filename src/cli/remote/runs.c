@@ -20,12 +20,11 @@ struct remote_runs_call {
 };
 
 static int runs_page(struct remote_runs_call *c, const struct remote_runs *o, int64_t limit,
-    int64_t before, struct json_object **found, struct error *err)
+    const char *before, struct json_object **found, struct error *err)
 {
-    char most[24], at[24];
+    char most[24];
     snprintf(most, sizeof most, "%lld", (long long)limit);
-    snprintf(at, sizeof at, "%lld", (long long)before);
-    const char *const query[] = { "limit", most, "before", at, "status", o->status, "model",
+    const char *const query[] = { "limit", most, "before", before, "status", o->status, "model",
         o->model, NULL };
     return remote_ask_json(c->r,
         &(struct remote_request){ .method = "GET", .path = "/v1/runs", .query = query }, found,
@@ -45,7 +44,7 @@ static int runs_resolve(struct remote_runs_call *c, const char *word, struct err
         c->id = strdup(word);
         return c->id ? 0 : error_memory(err);
     }
-    int rc = runs_page(c, &any, RUNS_PAGE, 0, &found, err);
+    int rc = runs_page(c, &any, RUNS_PAGE, "0", &found, err);
     struct json_object *all = json_get_typed(found, "runs", json_type_array);
     for (size_t i = 0; rc == 0 && i < json_length(all); i++) {
         const char *id = json_get_string(json_object_array_get_idx(all, i), "run", "");
@@ -112,9 +111,11 @@ static int runs_print(struct json_object *all, const struct remote_runs *o, stru
 static int remote_runs_ls(struct remote_runs_call *c, struct error *err)
 {
     cleanup_json struct json_object *all = json_object_new_array();
-    int64_t before = 0, left = c->o->limit;
-    while (left > 0) {
+    cleanup_free char *before = strdup("0");
+    int64_t left = c->o->limit;
+    while (left > 0 && before) {
         cleanup_json struct json_object *found = NULL;
+        struct json_object *next = NULL;
         int rc = runs_page(c, c->o, left < RUNS_PAGE ? left : RUNS_PAGE, before, &found, err);
         if (rc < 0)
             return rc;
@@ -122,9 +123,9 @@ static int remote_runs_ls(struct remote_runs_call *c, struct error *err)
         for (size_t i = 0; i < json_length(page); i++)
             json_object_array_add(all, json_object_get(json_object_array_get_idx(page, i)));
         left -= (int64_t)json_length(page);
-        before = json_get_int(found, "next", 0);
-        if (before == 0)
-            break;
+        free(before); /* a number, or a text of a cluster's */
+        json_object_object_get_ex(found, "next", &next);
+        before = next ? strdup(json_object_get_string(next)) : NULL;
     }
     if (!c->o->json)
         return runs_print(all, c->o, err);

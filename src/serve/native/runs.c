@@ -25,10 +25,9 @@
 #include "serve/native/run_options.h"
 #include "serve/options.h"
 
-/* Values are cut after so many bytes: of a run that is described alone, in lists, in events. */
-enum { RUN_CUT = 64 << 20, RUN_LIST_CUT = 4 << 10, RUN_EVENT_CUT = 1 << 20 };
+/* Values are cut after so many bytes: of a run that is described alone, in events. */
+enum { RUN_CUT = 64 << 20, RUN_EVENT_CUT = 1 << 20 };
 enum { TRACE_MAX = 1 << 30 };
-enum { RUN_LIST_MAX = 1000 };
 
 /* A run that is active in this worker. */
 struct run {
@@ -591,69 +590,6 @@ void handle_run_delete(struct request *r)
         request_fail(r, &err);
     else
         request_reply(r, 204, NULL, NULL, 0);
-}
-
-/* ---- the list ---- */
-
-struct run_list {
-    droste_record *record;
-    struct buf json;
-    int64_t last;
-    int64_t count;
-};
-
-static int run_on_listed(void *arg, const droste_record_run *run, droste_error *err)
-{
-    struct run_list *list = arg;
-    buf_puts(&list->json, list->count++ ? ", " : "");
-    list->last = run->seq;
-    return droste_record_json(list->record, run, RUN_LIST_CUT, runs_add_piece, &list->json, err);
-}
-
-/* A number of the query; -1: it is none, and the request was refused. */
-static int64_t run_query_number(struct request *r, const char *name, const char *fallback)
-{
-    const char *text = request_query(r, name, fallback);
-    if (!text)
-        return -1;
-    int64_t number = run_parse_number(text);
-    if (number < 0)
-        request_refuse(r, 400, "argument", "%s is a number", name);
-    return number;
-}
-
-void handle_run_list(struct request *r)
-{
-    struct run_list list = { 0 };
-    droste_error err = { 0 };
-    int64_t limit = run_query_number(r, "limit", "50");
-    int64_t before = limit < 0 ? -1 : run_query_number(r, "before", "0");
-    const char *status = before < 0 ? NULL : request_query(r, "status", "");
-    const char *model = !status ? NULL : request_query(r, "model", "");
-    if (!model)
-        return;
-    if (limit < 1 || limit > RUN_LIST_MAX) {
-        request_refuse(r, 400, "argument", "limit is a number from 1 to %d", RUN_LIST_MAX);
-        return;
-    }
-    const droste_record_filter filter = { .status = status[0] ? status : NULL,
-        .model = model[0] ? model : NULL,
-        .before = before,
-        .limit = limit,
-        .account = r->account->key.scopes & SCOPE_ADMIN ? NULL : r->account->key.id };
-    buf_puts(&list.json, "{\"runs\": [");
-    list.record = runs_record(r);
-    if (list.record)
-        droste_record_list(list.record, &filter, run_on_listed, &list, &err);
-    if (list.count == limit)
-        buf_printf(&list.json, "], \"next\": %lld}", (long long)list.last);
-    else
-        buf_puts(&list.json, "], \"next\": null}");
-    if (err.code)
-        request_fail(r, &err);
-    else if (!r->reply)
-        request_reply_written(r, 200, &list.json);
-    buf_free(&list.json);
 }
 
 /* ---- for the server ---- */
