@@ -12,6 +12,7 @@
 #include "serve/http/tls.h"
 #include "serve/http/tls_link.h"
 #include "serve/http/upgrade.h"
+#include "serve/http/upstream.h"
 #include "serve/jupyter/jupyter.h"
 #include "serve/mcp/mcp.h"
 #include "serve/native/batches.h"
@@ -146,6 +147,7 @@ void stop_close(struct server *s)
     queue_close(s);
     owners_close(s);
     leaving_close(s);
+    upstream_sweep(s, clock_ns(), true); /* connections that are kept */
     nodes_close(s);
     tls_close();
     for (size_t i = 0; s->schemas && route_at(i); i++)
