@@ -65,7 +65,8 @@ void stop_drain(struct server *s)
 bool stop_excludes(const struct request *r)
 {
     const struct server *s = r->server;
-    return (s->stopping || (s->draining && !r->client->used)) && r->routes != &commit_routes;
+    bool is_late = s->stopping || (s->draining && !r->client->used);
+    return is_late && !r->client->is_worker && r->routes != &commit_routes;
 }
 
 bool stop_is_due(struct server *s)

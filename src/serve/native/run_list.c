@@ -231,7 +231,8 @@ static void page_merge(struct request *r, struct json_object *all)
         const char *node = json_get_string(run, node_member, "");
         fine = json_put(cursor, node, json_object_new_int64(json_get_int(run, number_member, 0))) &&
                json_object_array_add(runs, json_object_get(run)) == 0;
-        json_object_object_del(run, number_member);
+        if (json_object_is_type(run, json_type_object))
+            json_object_object_del(run, number_member);
         shown++;
     }
     fine = fine && (page_goes_on(nodes, count, limit) ? page_put_next(out, cursor)
