@@ -70,8 +70,9 @@ struct server {
     uint64_t swept_ns;
     enum head_trust trust;
     uint64_t request_count;
-    char id_prefix[9];                                              /* of the ids of requests */
-    bool listening, draining, stopping, is_hurried, closing, woken; /* see stop.h */
+    char id_prefix[9]; /* of the ids of requests */
+    /* See stop.h. */
+    bool listening, draining, stopping, is_hurried, closing, woken;
     uint64_t drain_ns;
     size_t requests;     /* begun and not answered */
     uint64_t body_bytes; /* of all bodies in memory */

@@ -276,6 +276,12 @@ def wait_until(what, seconds=60):
         time.sleep(0.02)
 
 
+def wait_until_joined(nodes):
+    """Each has heard of each."""
+    for node in nodes:
+        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == len(nodes))
+
+
 def put(nodes, name, tries=200, **more):
     """Queues a run by whichever node answers: the same id queues it once."""
     for i in range(tries):

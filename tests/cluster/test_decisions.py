@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nodes import has_nats, ROOT, Turns, wait_until
+from nodes import has_nats, ROOT, Turns, wait_until, wait_until_joined
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import droste       # noqa: E402
@@ -29,8 +29,7 @@ def nodes(start, tmp_path):
     program.chmod(0o755)
     nodes = [start("--node", "n%d" % i, "--tool", "pay=%s" % program, "--ask", "pay")
              for i in range(3)]
-    for node in nodes:
-        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 3)
+    wait_until_joined(nodes)
     return nodes
 
 

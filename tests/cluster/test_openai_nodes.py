@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from nodes import has_nats, Turns, wait_until
+from nodes import has_nats, Turns, wait_until, wait_until_joined
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
 MODEL = "droste/openai/gpt-5-mini"
@@ -28,9 +28,8 @@ def provider():
 
 @pytest.fixture
 def nodes(start):
-    nodes = [start("--node", "n%d" % i) for i in range(3)]
-    for node in nodes:
-        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 3)
+    nodes = [start("--node", "n%d" % i, "--drain", "600") for i in range(3)]
+    wait_until_joined(nodes)
     return nodes
 
 

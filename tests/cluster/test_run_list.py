@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nodes import DROSTE, has_nats, ROOT, Turns, wait_until
+from nodes import DROSTE, has_nats, ROOT, Turns, wait_until, wait_until_joined
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import droste       # noqa: E402
@@ -40,8 +40,7 @@ def pages(node, limit, query=""):
 
 def test_any_node_lists_the_runs_of_all(start, tmp_path):
     nodes = [start("--node", "m%d" % i) for i in range(3)]
-    for node in nodes:
-        wait_until(lambda node=node: len(node.ask("GET", "/v1/cluster")[1]["nodes"]) == 3)
+    wait_until_joined(nodes)
     assert nodes[0].ask("GET", "/v1/runs") == (200, {"runs": [], "next": None})
     made = [(ended(nodes[i]), "m%d" % i) for i in (0, 0, 1, 0, 0, 0, 1, 0, 0)][::-1]
     for node in nodes:

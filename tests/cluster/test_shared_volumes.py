@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nodes import has_nats, wait_until
+from nodes import has_nats, wait_until, wait_until_joined
 
 pytestmark = pytest.mark.skipif(not has_nats(), reason="there is no nats-server")
 FILE = "/v1/volumes/data/files?path="
@@ -155,7 +155,7 @@ def test_a_node_that_is_stopped_in_order_commits_its_volumes_first(start, tmp_pa
     share.mkdir()
     flags = ("--share", str(share)) if is_shared else ()
     first, second = [start("--node", "n%d" % i, *flags) for i in range(2)]
-    wait_until(lambda: len(first.ask("GET", "/v1/cluster")[1]["nodes"]) == 2)
+    wait_until_joined([first, second])
     for name in ("data", "own"):
         assert first.ask("POST", "/v1/volumes", {"name": name})[0] == 201
     assert first.ask("POST", "/v1/volumes/data/snapshots", {"snapshot": "one"})[0] == 200
@@ -175,7 +175,7 @@ def test_a_node_that_is_stopped_in_order_commits_its_volumes_first(start, tmp_pa
 
 def test_a_node_that_drains_ends_what_has_begun_and_refuses_the_rest(start):
     """It still listens, because other nodes fetch what it commits."""
-    node = start("--node", "n0")
+    node = start("--node", "n0", "--drain", "600")
     assert node.ask("POST", "/v1/volumes", {"name": "data"})[0] == 201
     sandbox = node.ask("POST", "/v1/sandboxes", {"options": {"volume-name": "data"}})[1]["id"]
     place = os.path.join(node.home, "data", "volumes", "data", "data")

@@ -45,8 +45,8 @@ static struct json_object *page_cursor(struct request *r)
 {
     const char *text = request_query(r, "before", "");
     cleanup_json struct json_object *cursor = text ? json_object_new_object() : NULL;
-    if (text && strcmp(text, "0") == 0)
-        text += 1;
+    if (text && strcmp(text, "0") == 0) /* as on one server: the first page */
+        text = "";
     for (const char *at = text; cursor && *at;) {
         size_t len = strcspn(at, ","), name = strcspn(at, ":");
         cleanup_free char *node = name < len ? strndup(at, name) : NULL;

@@ -43,8 +43,8 @@ void volume_job_free(struct volume_job *job)
 static int volume_job_open(struct volume_job *job, droste *d, droste_error *err)
 {
     droste_volume *v = NULL;
-    int rc = droste_set(d, "volume-root", job->root, err);
-    if (rc == 0 && job->size[0])
+    int rc = 0;
+    if (job->size[0])
         rc = droste_set(d, "volume-size", job->size, err);
     if (rc == 0 && job->files[0])
         rc = droste_set(d, "volume-files", job->files, err);
@@ -60,7 +60,7 @@ static void volume_job_run(struct work *w)
 {
     struct volume_job *job = (struct volume_job *)w;
     droste *d = NULL;
-    job->rc = droste_new(&d, &job->err);
+    job->rc = sandbox_volume_droste(job->root, &d, &job->err);
     if (job->rc == 0)
         job->rc = volume_job_open(job, d, &job->err);
     droste_free(d);

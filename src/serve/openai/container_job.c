@@ -47,9 +47,7 @@ void container_job_run(struct work *w)
     struct container_job *job = (struct container_job *)w;
     droste *d = NULL;
     droste_volume *v = NULL;
-    job->rc = droste_new(&d, &job->err);
-    if (job->rc == 0)
-        job->rc = droste_set(d, "volume-root", job->root, &job->err);
+    job->rc = sandbox_volume_droste(job->root, &d, &job->err);
     if (job->rc == 0)
         job->rc = droste_set(d, "volume-size", job->quota, &job->err);
     if (job->rc == 0 && !job->is_closed)

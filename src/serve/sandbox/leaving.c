@@ -39,9 +39,7 @@ static void leaving_run(struct work *w)
     struct leaving *l = (struct leaving *)w;
     droste_volume *v = NULL;
     droste *d = NULL;
-    l->rc = droste_new(&d, &l->err);
-    if (l->rc == 0)
-        l->rc = droste_set(d, "volume-root", l->root, &l->err);
+    l->rc = sandbox_volume_droste(l->root, &d, &l->err);
     if (l->rc == 0)
         l->rc = droste_volume_open(d, l->name, DROSTE_VOLUME_ALONE, &v, &l->err);
     if (l->rc == 0)
@@ -70,17 +68,17 @@ static void leaving_next(struct leaving *l)
     work_start(&l->w);
 }
 
-static void leaving_warn(const struct leaving *l, const char *why)
+static void leaving_warn(const struct leaving *l, const char *name, const char *why)
 {
     log_event(l->w.server, LOG_WARNING,
-        "what the volume '%s' has since its last commit is on this node only: %s", l->name, why);
+        "what the volume '%s' has since its last commit is on this node only: %s", name, why);
 }
 
 static void leaving_on_committed(void *arg, const struct bus_answer *a)
 {
     struct leaving *l = arg;
     if (a->result != BUS_OK)
-        leaving_warn(l, a->why);
+        leaving_warn(l, l->name, a->why);
     if (!l->w.server->closing)
         leaving_next(l);
 }
@@ -92,7 +90,7 @@ static void leaving_end(struct work *w)
     l->is_working = false;
     const struct owner *o = l->is_closed ? NULL : owners_find(s, l->key, l->name);
     if (l->rc < 0)
-        leaving_warn(l, l->err.text);
+        leaving_warn(l, l->name, l->err.text);
     if (l->is_closed)
         leaving_free(l);
     else if (l->rc < 0 || !o || strcmp(owner_commit(o), l->commit) == 0)
@@ -121,12 +119,15 @@ bool leaving_is_over(const struct server *s)
 
 void leaving_close(struct server *s)
 {
+    static const char why[] = "the server stops";
     struct leaving *l = steal(&s->leaving);
     if (!l)
         return;
     l->is_closed = true;
     if (l->is_working)
-        leaving_warn(l, "the server stops");
-    else
+        leaving_warn(l, l->name, why);
+    for (size_t i = l->at; i < l->volumes.count; i++)
+        leaving_warn(l, strchr(l->volumes.items[i], ' ') + 1, why);
+    if (!l->is_working)
         leaving_free(l);
 }

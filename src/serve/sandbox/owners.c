@@ -586,9 +586,7 @@ static void owner_open_commit(struct work *w)
 {
     struct owner_taking *t = (struct owner_taking *)w;
     droste *d = NULL;
-    t->rc = droste_new(&d, &t->err);
-    if (t->rc == 0)
-        t->rc = droste_set(d, "volume-root", t->root, &t->err);
+    t->rc = sandbox_volume_droste(t->root, &d, &t->err);
     if (t->rc == 0 && sandbox_volume_exists(t->root, t->name))
         t->rc = droste_volume_remove(d, t->name, &t->err);
     if (t->rc == 0)

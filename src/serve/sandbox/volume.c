@@ -40,6 +40,12 @@ char *sandbox_volume_root_of(struct server *s, const char *key)
                                               : strdup(root);
 }
 
+int sandbox_volume_droste(const char *root, droste **out, droste_error *err)
+{
+    int rc = droste_new(out, err);
+    return rc == 0 ? droste_set(*out, "volume-root", root, err) : rc;
+}
+
 bool sandbox_volume_exists(const char *root, const char *name)
 {
     cleanup_free char *path = text_printf("%s/%s", root, name);

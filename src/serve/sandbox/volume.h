@@ -12,6 +12,8 @@
 char *sandbox_volume_root(struct request *r);
 /* The same of the key with this id, without a request. NULL: there is none. */
 char *sandbox_volume_root_of(struct server *s, const char *key);
+/* In a thread: a `droste` for the volumes of this directory. Free it after a failure, too. */
+int sandbox_volume_droste(const char *root, droste **out, droste_error *err);
 bool sandbox_volume_exists(const char *root, const char *name);
 /* True: it is there. False: another node, which may have it, answers the request, or it was
  * refused. */
