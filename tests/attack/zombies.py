@@ -5,20 +5,31 @@
 # unconfined: unsafe
 
 
+def fork(end):
+    """Forks once there is room: the ended count until they are reaped."""
+    while True:
+        try:
+            return os.fork()
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
 def attack():
     reader, writer = os.pipe()
+    end = time.monotonic() + 30
     for _ in range(60):
-        pid = os.fork()
+        pid = fork(end)
         if pid == 0:
             for _ in range(3):
-                orphan = os.fork()
+                orphan = fork(end)
                 if orphan == 0:
                     os._exit(0)
                 os.write(writer, struct.pack("i", orphan))
             os._exit(0)
         os.waitpid(pid, 0)
     orphans = struct.unpack("180i", os.read(reader, 4 * 180))
-    end = time.monotonic() + 30
     while time.monotonic() < end:
         left = [pid for pid in orphans if seen(os.kill, pid, 0) == "success"]
         if not left:
