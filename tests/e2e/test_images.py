@@ -425,9 +425,9 @@ def test_image_rm_and_inspect_refuse_what_is_not_there(image, which, home, tmp_p
 def test_an_image_in_use_is_not_removed_and_named_and_then_it_is(image, home, tmp_path, base):
     digest = oci.write_layout(tmp_path / "layout", [base])
     name = "oci:%s" % (tmp_path / "layout")
-    with subprocess.Popen([DROSTE, "exec", "--image", name, "-c", "print(1, flush=True); input()"],
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                          env=environment(home)) as user:
+    code = "import time; print(1, flush=True); time.sleep(600)"
+    with subprocess.Popen([DROSTE, "exec", "--image", name, "-c", code],
+                          stdout=subprocess.PIPE, text=True, env=environment(home)) as user:
         assert user.stdout.readline() == "1\n"     # before, it may be between unpacking and using
         assert json.loads(image("ls", "--json").stdout)[0]["in_use"]
         out = image("rm", name)
