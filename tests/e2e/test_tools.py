@@ -32,9 +32,9 @@ here = os.path.dirname(os.path.abspath(__file__))
 line = sys.stdin.readline()
 assert sys.stdin.read() == ""
 asked = json.loads(line)["arguments"]
+parent = os.getppid()
 with open(os.path.join(here, "calls"), "a") as log:
     log.write(json.dumps(asked) + "\\n")
-parent = os.getppid()
 while "wait" in asked and not os.path.exists(os.path.join(here, asked["wait"])):
     if os.getppid() != parent:
         sys.exit("nobody waits any more")
