@@ -6,7 +6,8 @@
 
 
 def fork(end):
-    """Forks once there is room: the ended count until they are reaped."""
+    """Forks once there is room. The limit counts children until they are reaped, and on a busy
+    machine none of them may run for a while."""
     while True:
         try:
             return os.fork()
