@@ -19,6 +19,7 @@ from .link import on_interrupt
 from .output import flush_output
 from .packages import replace_pip_lines
 from .session import name_values, Showing, submit_fields, variables_if_changed
+from .signals import get_from_kernel, set_in_kernel
 from .state import state
 from .tools import finish_tools
 from droste._encoding.container import ALIGNMENT
@@ -223,8 +224,8 @@ def execute(ident: int, head: Head, blob: Blob) -> None:
     most, memory = head.get("files", (0, 0))
     state.link.files = most, memory
     keep_source(name, code)
-    if _signal.getsignal(_signal.SIGINT) is not on_interrupt:
-        _signal.signal(_signal.SIGINT, on_interrupt)
+    if get_from_kernel(_signal.SIGINT) is not on_interrupt:
+        set_in_kernel(_signal.SIGINT, on_interrupt)
     state.session.showing = Showing(head)
     own = not head.get("name")      # a cell of the user's, not setup code or tools
     failure, value = run_cell(ident, name, code, head.get("echo"), head.get("tools"),

@@ -51,12 +51,21 @@ class Courier:
     def send(self, question: Question, finish: Callable[[list[Any]], Any]) -> Any:
         from concurrent.futures import Future
         errand = Errand(question, finish, Future())
+        state.link.enter()      # no handler of a signal raises before all of it is done
+        try:
+            self.begin(errand)
+        finally:
+            state.link.leave()
+        return errand.future
+
+    def begin(self, errand: Errand) -> None:
         with self.lock:
             if not self.running:
                 _thread.start_new_thread(self.run, ())
             self.running = True
             self.open += 1
         try:
+            question = errand.question
             state.link.begin(errand.ident, errand, question.head, question.parts)
         except BaseException:
             state.link.cancel(errand.ident)
@@ -65,7 +74,6 @@ class Courier:
             nudge(self.waiter)
             raise
         errand.future.add_done_callback(errand.ended)
-        return errand.future
 
     def run(self) -> None:
         while True:

@@ -134,7 +134,7 @@ class Link:
                   a critical section
 
     The host sends the frame INTERRUPT before the signal, so look() finds the frame already read or
-    readable.
+    readable. Handlers of other signals may raise in the same places (signals.py).
     """
 
     def __init__(self, fd: int) -> None:
@@ -159,6 +159,8 @@ class Link:
         self.depth = 0              # nested critical sections of the main thread
         self.blocked = False        # the main thread waits in a system call
         self.noted = False          # an interrupt is pending
+        self.held: list[Callable[[], None]] = []    # handlers of other signals that are pending
+        self.reader: int | None = None      # the thread that reads while it waits
         self.owner: int | None = None   # pid of the worker; None in the zygote
         self.is_late = False        # send READY at once: the host measures time from it
         self.send_queue: list[Any] = []  # buffers of frames, in order, for the thread that writes
@@ -180,6 +182,10 @@ class Link:
     def note(self) -> None:
         self.noted = True
 
+    def hold(self, handler: Callable[[], None]) -> None:
+        self.held.append(handler)
+        self.noted = True
+
     def enter(self) -> None:
         if _thread.get_ident() == self.main:
             self.depth += 1
@@ -192,7 +198,8 @@ class Link:
                 self.look()
 
     def look(self) -> None:
-        """Reads pending frames and raises KeyboardInterrupt if the running cell has to stop.
+        """Reads pending frames and raises KeyboardInterrupt if the running cell has to stop; then
+        runs the handlers that were held.
 
         An interrupt that arrives meanwhile only causes another round.
         """
@@ -203,9 +210,13 @@ class Link:
                 self.noted = False
                 self.read_waiting()
                 stop_if_asked()
+                while self.held:
+                    self.held.pop(0)()
                 again = self.noted
         finally:
             self.blocked = blocked
+            if self.held:
+                self.noted = True       # what has raised came first
 
     # -- writing
 
@@ -401,13 +412,18 @@ class Link:
         try:
             while not done():
                 if not self.reading.acquire(False):
+                    if self.reader == _thread.get_ident():
+                        raise RuntimeError("a signal handler cannot call the host while the code "
+                                           "that it interrupts waits for a call")
                     self.block(waiter.wake.acquire)     # for a frame or the role of the reader
                     continue
                 try:
+                    self.reader = _thread.get_ident()
                     while not done():
                         self.wait_for_bytes()
                         self.receive()
                 finally:
+                    self.reader = None
                     self.reading.release()
                     self.pass_on()
         finally:
@@ -422,8 +438,12 @@ class Link:
     def begin(self, ident: int, waiter: Waiter, head: Head, parts: Parts) -> None:
         """Sends a call to the host; the reply becomes the waiter's frame."""
         self.waiters[ident] = waiter
-        flush_output()
-        self.send(CALL, ident, head_bytes(head), parts)
+        self.enter()        # flush_output() would take an interrupt for an error of the stream's
+        try:
+            flush_output()
+            self.send(CALL, ident, head_bytes(head), parts)
+        finally:
+            self.leave()
 
     def cancel(self, ident: int) -> bool:
         """Cancels a call. Returns false if its reply has already arrived."""

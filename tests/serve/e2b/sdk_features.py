@@ -164,7 +164,7 @@ def metrics(sandbox):
     while not (before := own.get_metrics()):
         time.sleep(0.05)
     before = before[-1]
-    own.run_code("kept = b'x' * 50_000_000\nopen('/tmp/f', 'wb').write(b'y' * 10_000_000)\n"
+    own.run_code("kept = b'x' * 100_000_000\nopen('/tmp/f', 'wb').write(b'y' * 10_000_000)\n"
                  "import time\nuntil = time.process_time() + 0.5\n"
                  "while time.process_time() < until: pass")
     deadline = time.monotonic() + 60
@@ -177,8 +177,9 @@ def metrics(sandbox):
                   * (two.timestamp - one.timestamp).total_seconds()
                   for one, two in zip(points, points[1:]))
     assert seconds > 0.4, (seconds, points)
-    # A new sandbox may still hold pages that it gives back or shares later.
-    assert now.mem_used - before.mem_used >= 55_000_000 and now.mem_used < now.mem_total
+    # Pages that sandboxes share are divided between them, so `before` depends on their number.
+    assert now.mem_used - before.mem_used >= 80_000_000, (before, now)
+    assert now.mem_used < now.mem_total
     assert now.disk_used - before.disk_used >= 10_000_000 and now.disk_used < now.disk_total
     hour = datetime.timedelta(hours=1)
     assert own.get_metrics(end=now.timestamp - hour) == []
