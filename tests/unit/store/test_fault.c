@@ -228,35 +228,35 @@ static void disturb(void **state, const char *name(const char *, long), struct f
  * not every one is tried, but the strides share no factor with what repeats. */
 static void an_allocation_fails(void **state)
 {
-    disturb(state, name_new, &memory, false, 97);
-    disturb(state, name_same, &memory, false, 13);
+    disturb(state, name_new, &memory, false, 307);
+    disturb(state, name_same, &memory, false, 41);
 }
 
 static void allocations_fail_from_one_on(void **state)
 {
-    disturb(state, name_new, &memory, true, 127);
-    disturb(state, name_same, &memory, true, 29);
+    disturb(state, name_new, &memory, true, 401);
+    disturb(state, name_same, &memory, true, 89);
 }
 
 static void a_write_fails(void **state)
 {
-    disturb(state, name_new, &disk, false, 3);
-    disturb(state, name_same, &disk, false, 1);
+    disturb(state, name_new, &disk, false, 11);
+    disturb(state, name_same, &disk, false, 3);
 }
 
 static void writes_fail_from_one_on(void **state)
 {
-    disturb(state, name_new, &disk, true, 3);
-    disturb(state, name_same, &disk, true, 1);
+    disturb(state, name_new, &disk, true, 11);
+    disturb(state, name_same, &disk, true, 3);
 }
 
 /* What is to be removed is removed whole or not at all, with its values. */
 static void a_fault_comes_while_runs_are_removed(void **state)
 {
-    disturb_with(survives_removal, state, name_new, &memory, false, 1009);
-    disturb_with(survives_removal, state, name_new, &memory, true, 1511);
-    disturb_with(survives_removal, state, name_new, &disk, false, 17);
-    disturb_with(survives_removal, state, name_new, &disk, true, 23);
+    disturb_with(survives_removal, state, name_new, &memory, false, 3019);
+    disturb_with(survives_removal, state, name_new, &memory, true, 4519);
+    disturb_with(survives_removal, state, name_new, &disk, false, 53);
+    disturb_with(survives_removal, state, name_new, &disk, true, 71);
 }
 
 int main(void)
