@@ -3,8 +3,12 @@ was skipped, and does not overlook a program that ended worse than its tests."""
 import importlib.machinery
 import importlib.util
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -49,6 +53,15 @@ def meson_tests(directory):
                    name, ROOT, python, name, directory))
 
 
+def load_check():
+    """The script as a module."""
+    loader = importlib.machinery.SourceFileLoader("check", os.path.join(ROOT, "scripts", "check"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
+    sys.modules["check"] = module       # dataclasses look it up there
+    loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
     """{program: {test, or "" for the program: (status, why)}}, as scripts/check reads them."""
@@ -57,12 +70,8 @@ def outcomes(tmp_path_factory):
     (directory / "meson.build").write_text("\n".join(lines) + "\n")
     build = str(directory / "build")
     subprocess.run(["meson", "setup", build, str(directory)], check=True, capture_output=True)
-    loader = importlib.machinery.SourceFileLoader("check", os.path.join(ROOT, "scripts", "check"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
-    sys.modules["check"] = module       # dataclasses look it up there
-    loader.exec_module(module)
-    found = {}
-    for o in module.run_step(module.Step("small", [["s"]], directory=build)):
+    module, found = load_check(), {}
+    for o in module.run_suites(module.Call("small", ["s"], directory=build)):
         program, _, test = o.name.partition(": ")
         tests = found.setdefault(program, {})
         test = test.rpartition("::")[2]
@@ -128,3 +137,65 @@ def test_the_tests_of_pytest_count_one_by_one(outcomes):
 def test_a_suite_whose_interpreter_is_missing_is_skipped(outcomes):
     ((status, why),) = outcomes["no-py"].values()
     assert status == "skipped" and "scripts/setup no-py" in why
+
+
+def test_calls_begin_in_order_as_soon_as_they_may(monkeypatch):
+    """No more at once than there is room for, none before what it needs is built or before the call
+    that it follows has ended. A call that fails in an unexpected way is a failed test."""
+    check = load_check()
+    calls = [check.Call("first", ["s"]), check.Call("follows", ["s"], after="first"),
+             check.Call("needs", ["s"], ("tool",)), check.Call("second", ["s"]),
+             check.Call("third", ["s"])]
+    at_work, ends = [], {call.name: threading.Event() for call in calls}
+
+    def run_suites(call):
+        at_work.append(call.name)
+        assert ends[call.name].wait(60) and call.name != "third"
+        return [check.Outcome("passed", "a test")]
+
+    def wait_for(*names):
+        until = time.monotonic() + 60
+        while at_work != list(names):
+            assert time.monotonic() < until, at_work
+            time.sleep(0.01)
+
+    for name, value in {"CALLS": calls, "BUILT": {"tool": threading.Event()}, "CALLS_AT_ONCE": 2,
+                        "run_suites": run_suites}.items():
+        monkeypatch.setattr(check, name, value)
+    seen = []
+    whole = threading.Thread(target=lambda: seen.extend(check.run_calls()))
+    whole.start()
+    wait_for("first", "second")
+    ends["second"].set()
+    wait_for("first", "second", "third")
+    check.BUILT["tool"].set()
+    ends["first"].set()
+    wait_for("first", "second", "third", "follows")
+    ends["third"].set()
+    wait_for("first", "second", "third", "follows", "needs")
+    ends["follows"].set()
+    ends["needs"].set()
+    whole.join(60)
+    assert sorted((o.status, o.name) for o in seen) == [
+        ("failed", "as a whole (third)"), ("passed", "a test (first)"),
+        ("passed", "a test (follows)"), ("passed", "a test (needs)"), ("passed", "a test (second)")]
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_check_and_its_commands(tmp_path, sign):
+    """Also a command that ignores SIGTERM."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(os.path.join(ROOT, "scripts", "check"), tmp_path / "scripts")
+    build = tmp_path / "scripts" / "build"
+    build.write_text("#!/bin/sh\ntrap '' TERM\necho $$ >pid.new\nmv pid.new pid\n"
+                     "while :; do sleep 0.1; done\n")
+    build.chmod(0o755)
+    process = subprocess.Popen([tmp_path / "scripts" / "check"], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(sign)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (128 + sign, "")
+    assert not os.path.exists("/proc/%s" % (tmp_path / "pid").read_text().strip())
