@@ -477,7 +477,8 @@ class Link:
     def restart(self) -> None:
         """In a copy of the process that had it: the channel is its own, and nothing was sent."""
         self.owner = os.getpid()
-        for pending in (self.fds, self.buffer, self.inbox, self.send_queue, self.waiters):
+        for pending in (self.fds, self.buffer, self.inbox, self.send_queue, self.waiters,
+                        self.held):
             pending.clear()     # type: ignore[attr-defined]
         self.interrupted = None
         self.noted = False
