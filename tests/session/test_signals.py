@@ -88,10 +88,11 @@ signal.raise_signal(signal.SIGUSR1)
 ignored = signal.signal(signal.SIGUSR1, again)
 def here(): signal.raise_signal(signal.SIGUSR1)
 here()
-if os.fork() == 0:
+child = os.fork()
+if child == 0:
     here()
     os._exit(len(seen))
-status = os.waitstatus_to_exitcode(os.wait()[1])
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 kept = signal.getsignal(signal.SIGUSR1)
 (before, again is one, ignored, seen, status, kept is one)""").echo == (
         "(<Handlers.SIG_DFL: 0>, True, <Handlers.SIG_IGN: 1>, [(10, 'here')], 2, True)")
