@@ -182,9 +182,19 @@ PartitionName=all Nodes=ALL Default=YES State=UP
         until(lambda: "PENDING" in droste("status", "slurm", env=env))
         self.control(env, "jobname=droste-cluster", "starttime=now")
         until(lambda: count(machines) == 3)
+        output = droste("down", "slurm", env=self.without_scancel(env, place), status=1)
+        assert "is still there" in output and count(machines) == 3
         droste("down", "slurm", env=env)
         until(lambda: count(machines) == 0)
         until(lambda: "RUNNING" not in droste("status", "slurm", env=env))
+
+    @staticmethod
+    def without_scancel(env, place):
+        """With a scancel that fails, and says nothing, as for a task that has just ended."""
+        (place / "bin").mkdir(exist_ok=True)
+        (place / "bin" / "scancel").write_text("#!/bin/sh\nexit 229\n")
+        (place / "bin" / "scancel").chmod(0o755)
+        return {**env, "PATH": f"{place / 'bin'}:{env['PATH']}"}
 
     def test_a_node_that_cannot_start_says_why_in_its_log(self, slurm, nats, env):
         slurm_env, _, place = slurm
@@ -195,6 +205,8 @@ PartitionName=all Nodes=ALL Default=YES State=UP
         log = place / "droste-wrong-0.log"
         until(lambda: log.exists() and "--no-such-flag" in log.read_text())
         droste("down", "slurm", "--cluster", "wrong", env=env)
+        until(lambda: "RUNNING" not in droste("status", "slurm", "--cluster", "wrong", env=env))
+        droste("down", "slurm", "--cluster", "wrong", env=self.without_scancel(env, place))
 
 
 class TestSsh:

@@ -45,10 +45,19 @@ exec $(quote "$PROGRAM") serve --join $(quote "$JOIN") --node "$job-\$SLURM_ARRA
 END
 }
 
+# scancel fails for a task that ends meanwhile; here only one that stays is a failure.
+cancel()
+{
+    scancel --me --name="$job" "$@" && return
+    left=$(squeue --noheader --me --name="$job" --states=PENDING,RUNNING,CONFIGURING,SUSPENDED \
+        --format=%i | head -n 1)
+    [ -z "$left" ] || { echo "scancel failed, and the job $left is still there" >&2 && exit 1; }
+}
+
 down()
 {
-    scancel --me --name="$job" --state=PENDING
-    scancel --me --name="$job" --full --signal=TERM
+    cancel --state=PENDING
+    cancel --full --signal=TERM
 }
 
 status()
