@@ -58,7 +58,9 @@ class Fake:
 
 def missing():
     """Why the fakes cannot run here; None where they can."""
-    found = subprocess.run(["/usr/bin/python3", "-c", "import aiohttp"], capture_output=True)
+    found = subprocess.run(["/usr/bin/python3", "-c",
+                            "import importlib.util as u; u.find_spec('aiohttp').origin"],
+                           capture_output=True)
     return "aiohttp is not installed (scripts/setup tests)" if found.returncode else None
 
 

@@ -18,8 +18,9 @@ def missing():
     """Why there can be no fake here; None where there can."""
     if not os.path.exists(PYTHON):
         return "scripts/setup clouds did not install the package modal"
-    found = subprocess.run([PYTHON, "-c", "import modal"], capture_output=True, text=True)
-    return (None if found.returncode == 0 else "the package modal cannot be imported: "
+    look = "import importlib.util as u; u.find_spec('modal').origin"    # importing takes a second
+    found = subprocess.run([PYTHON, "-c", look], capture_output=True, text=True)
+    return (None if found.returncode == 0 else "the package modal cannot be found: "
             + found.stderr.strip()[-200:])
 
 
