@@ -99,3 +99,29 @@ kept = signal.getsignal(signal.SIGUSR1)
     refused = session.execute("signal.signal(signal.SIGKILL, one)")
     assert refused.error.type == "OSError"
     assert session.execute("signal.getsignal(signal.SIGKILL)").echo == "<Handlers.SIG_DFL: 0>"
+
+
+def test_a_signal_right_before_a_wait_is_not_late(opened):
+    """Another thread sends it while a call begins to wait, 200 times: a system call that begins
+    after it is not interrupted. Each of the calls is cancelled, and none runs to its end."""
+    ended = []
+
+    async def wait():
+        await asyncio.sleep(60)
+        ended.append(1)
+
+    session = opened(max_tool_calls=10**6, tools={"wait": wait})
+    assert session.execute(ALARM + """import _thread, threading, time
+main, rung = threading.get_ident(), 0
+signal.signal(signal.SIGUSR1, ring)
+def kill(pause):
+    until = time.perf_counter() + pause
+    while time.perf_counter() < until: time.sleep(0)
+    signal.pthread_kill(main, signal.SIGUSR1)
+for _ in range(200):
+    try:
+        _thread.start_new_thread(kill, (random.random() * 0.0006,))
+        wait()
+    except TimeoutError: rung += 1
+rung""").echo == "200"
+    assert ended == []

@@ -161,6 +161,9 @@ class Link:
         self.noted = False          # an interrupt is pending
         self.held: list[Callable[[], None]] = []    # handlers of other signals that are pending
         self.reader: int | None = None      # the thread that reads while it waits
+        # A signal that comes right before a system call does not interrupt it. Where code has set
+        # handlers, a wait ends after so many milliseconds, for Python to look for signals.
+        self.signal_ms: int | None = None
         self.owner: int | None = None   # pid of the worker; None in the zygote
         self.is_late = False        # send READY at once: the host measures time from it
         self.send_queue: list[Any] = []  # buffers of frames, in order, for the thread that writes
@@ -383,16 +386,15 @@ class Link:
         finally:
             self.depth -= 1
 
-    def block(self, blocking: Callable[..., Any]) -> None:
+    def block(self, blocking: Callable[..., Any], *arguments: Any) -> Any:
         """Waits in one system call, the only place within the link where an interrupt may raise."""
         if _thread.get_ident() != self.main:
-            blocking()
-            return
+            return blocking(*arguments)
         try:
             self.blocked = True
             if self.noted:
                 self.look()
-            blocking()
+            return blocking(*arguments)
         finally:
             self.blocked = False
 
@@ -403,7 +405,8 @@ class Link:
             while time.monotonic() - begun < LOOK:
                 if self.poller.poll(0):
                     return
-        self.block(self.poller.poll)
+        while not self.block(self.poller.poll, self.signal_ms):
+            pass                # time to look for signals
         self.soon = time.monotonic() - begun < SOON
 
     def wait(self, waiter: Waiter, done: Callable[[], Any]) -> None:
@@ -415,7 +418,8 @@ class Link:
                     if self.reader == _thread.get_ident():
                         raise RuntimeError("a signal handler cannot call the host while the code "
                                            "that it interrupts waits for a call")
-                    self.block(waiter.wake.acquire)     # for a frame or the role of the reader
+                    # For a frame or the role of the reader.
+                    self.block(waiter.wake.acquire, True, (self.signal_ms or -1000) / 1000)
                     continue
                 try:
                     self.reader = _thread.get_ident()

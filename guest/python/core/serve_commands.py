@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .frames import COMMANDED
+from .signals import set_in_kernel
 from .state import state
 from droste._encoding.json_text import write_json
 
@@ -447,7 +448,7 @@ class CommandServer:
         for fd in (self.wake, end):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        set_in_kernel(signal.SIGCHLD, lambda number, frame: None)
 
     def add_handle(self, ident: int, command: Command, reads: bool) -> None:
         self.last += 1

@@ -15,6 +15,8 @@ from typing import Any
 from .link import INSIDE, Link, on_interrupt
 from .state import state
 
+SIGNAL_MS = 100     # the longest that a handler is late
+
 set_in_kernel, get_from_kernel = _signal.signal, _signal.getsignal
 handlers: dict[int, Any] = {}       # by the signal's number
 
@@ -23,6 +25,7 @@ def set_handler(number: int, handler: Any) -> Any:
     """What signal.signal() calls."""
     before = handlers.get(number)
     if callable(handler) and handler is not on_interrupt:
+        state.link.signal_ms = SIGNAL_MS
         handlers[number] = handler
         handler = deliver
     try:
