@@ -58,9 +58,8 @@ class Fake:
 
 def missing():
     """Why the fakes cannot run here; None where they can."""
-    found = subprocess.run(["/usr/bin/python3", "-c",
-                            "import importlib.util as u; u.find_spec('aiohttp').origin"],
-                           capture_output=True)
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec('aiohttp') is None)"
+    found = subprocess.run(["/usr/bin/python3", "-c", look])
     return "aiohttp is not installed (scripts/setup tests)" if found.returncode else None
 
 

@@ -29,9 +29,9 @@ SUBMIT(rung=rung, wrong=wrong, next=twice(4))""")
     assert session.execute("twice(5)").echo == "10"
 
 
-def test_a_handler_runs_while_a_call_waits(session):
+def test_a_handler_runs_while_a_call_waits(opened):
     """What it raises ends the call; if it raises nothing, the call gets its result."""
-    session.tools["wait"] = asyncio.sleep
+    session = opened(tools={"wait": asyncio.sleep})
     assert session.execute(ALARM + """signal.setitimer(signal.ITIMER_REAL, 0.1)
 try: wait(60)
 except TimeoutError as e: said = str(e)
@@ -43,8 +43,9 @@ while not rung: kept = wait(0.3, result='done')
 kept""").echo == "'done'"
 
 
-def test_a_handler_between_cells_cannot_end_the_session(session):
+def test_a_handler_between_cells_cannot_end_the_session(opened):
     """It runs at once; what it raises is a traceback, as it is at Python's prompt."""
+    session = opened()
     assert session.execute("""import os, signal
 def ring(*_):
     os.mkdir('rung')
@@ -60,10 +61,10 @@ signal.setitimer(signal.ITIMER_REAL, 0.2)""").ok
     assert session.execute("os.rmdir('rung')\nx").echo == "5"
 
 
-def test_a_handler_that_calls_the_host_within_a_wait_gets_an_error(session):
+def test_a_handler_that_calls_the_host_within_a_wait_gets_an_error(opened):
     """Its thread reads for the call that waits; a second one would wait for ever. Elsewhere a
     handler may call."""
-    session.tools["wait"] = asyncio.sleep
+    session = opened(tools={"wait": asyncio.sleep})
     assert session.execute("""import signal
 said, refused = [], []
 def ring(*_):
@@ -77,8 +78,9 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 kept, said[0]""").echo == "('done', 'called')"
 
 
-def test_handlers_are_those_that_were_set(session):
+def test_handlers_are_those_that_were_set(opened):
     """For code that asks for them, puts them back, or forks."""
+    session = opened()
     assert session.execute("""import os, signal
 def one(number, frame): seen.append((number, frame.f_code.co_name))
 seen = []

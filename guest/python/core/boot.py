@@ -18,7 +18,7 @@ from .images import begin_place
 from .lazy import load_lazy_modules
 from .link import Link, on_interrupt
 from .session import Session
-from .signals import keep_handlers_out
+from .signals import hold_handlers_back
 from .state import state
 from .worker import ask_first, begin, find_seeds, rehearse, serve_first, work
 from droste._encoding.json_text import write_json
@@ -204,7 +204,7 @@ def boot(control: int, helper: int, keeper: int, warm_up: bool, huge_pages: bool
     state.link = Link(CHANNEL_FD)
     os.close(helper)
     _signal.signal(_signal.SIGINT, on_interrupt)      # a clone may be interrupted before it serves
-    keep_handlers_out()
+    hold_handlers_back()
     os.register_at_fork(after_in_child=state.link.cut)
     state.seeds = find_seeds()
     if warm_up:

@@ -1,9 +1,9 @@
 """Handlers of signals that the user's code sets with signal.signal().
 
-Python runs them between any two instructions of the main thread. One that raises, as the usual
-timeout with signal.alarm() does, would leave a frame half written or a lock held if that is within
-the link. So the link is asked first: a handler that comes in its critical section runs at the end
-of it or before it waits, which is where an interrupt raises, too.
+Python runs them between any two instructions of the main thread. Within the link, one that raises,
+as the usual timeout with signal.alarm() does, would leave a frame half written or a lock held. So
+one that comes in a critical section runs at its end, or before the link waits; interrupts raise in
+the same places.
 """
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def run_handler(link: Link, number: int, frame: Any) -> None:
         link.depth, link.blocked = position
 
 
-def keep_handlers_out() -> None:
+def hold_handlers_back() -> None:
     """From now on, signal.signal() sets handlers that wait for the link."""
     _signal.signal, _signal.getsignal = set_handler, get_handler

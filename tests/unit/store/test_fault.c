@@ -1,4 +1,4 @@
-/* Faults at every place: the nth allocation of SQLite fails, the nth write of its is refused or cut
+/* Faults at many places: the nth allocation of SQLite fails, the nth write of its is refused or cut
  * short. Whatever n is, the caller gets an error or what it asked for, nothing crashes or leaks, no
  * step is half there, and once the fault is over the same store goes on. */
 #include "fixture.h"
